@@ -1,0 +1,252 @@
+//! The border. Every exported symbol is in this folder and nothing else is; here alone raw C arguments are seen.
+//!
+//! One function, [`gemm`], takes every spelling: it counts, guards against re-entrance (a BLAS whose `cblas_dgemm` calls
+//! `dgemm_` comes back to us), stops panics, and sees to it that every call gets its result.
+
+pub mod cblas;
+pub mod control;
+pub mod fortran;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::engine::cpu::{fpenv, threads, workspace};
+use crate::engine::{self, Outcome, Report, Settings, process};
+use crate::gemm::Gemm;
+use crate::native::builtin;
+use crate::observe::last::{self, Last};
+use crate::observe::log::{self, Kind, Level};
+use crate::observe::{counters, stats};
+use crate::options::{self, MinSize, Mode, Options};
+use crate::ozaki::moduli::MAX_MODULI;
+use crate::route::{self, Machine, Reason, Route, Shape};
+
+/// What is illegal in a call, by the numbers that the BLAS has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Illegal {
+    /// The place of the argument for `xerbla_`; 0 where the Fortran check has no number for it.
+    pub fortran: i32,
+    /// The place of the argument for `cblas_xerbla`.
+    pub cblas: i32,
+}
+
+/// How the native BLAS gets a call.
+pub(crate) enum Pass<'a> {
+    /// With an illegal argument, for its error handler.
+    Illegal(Illegal),
+    Legal(&'a Gemm),
+}
+
+thread_local! {
+    /// This thread is inside a call. Const-initialised and without a destructor.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the thread while it lives.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        INSIDE.set(true);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// A GEMM call has been made: some options cannot change any more.
+pub(crate) fn has_started() -> bool {
+    STARTED.load(Ordering::Relaxed)
+}
+
+/// What waits for the first call instead of the load: a preloaded shell that multiplies nothing pays and prints nothing.
+fn start(options: &Options) {
+    static ONCE: Once = Once::new();
+    if has_started() {
+        return;
+    }
+    ONCE.call_once(|| {
+        process::watch_forks();
+        if options.stats.is_some() {
+            // SAFETY: the function stays in memory (nodelete).
+            unsafe { libc::atexit(at_exit) };
+        }
+        tracing::debug!(version = env!("CARGO_PKG_VERSION"), "first call");
+        STARTED.store(true, Ordering::Relaxed);
+    });
+}
+
+extern "C" fn at_exit() {
+    let _ = catch_unwind(|| {
+        if let Some(target) = &options::current().stats {
+            stats::write(target);
+        }
+    });
+}
+
+/// Native calls below this m n k are counted but not timed: reading the clock would cost as much as they do.
+const TIMED: f64 = 64.0 * 64.0 * 64.0;
+
+/// Takes a call: `parsed` is the call or what is illegal in it, `pass` hands it to the native BLAS.
+///
+/// # Safety
+///
+/// The matrices of a legal call are as a BLAS demands them.
+pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
+    let call = match &parsed {
+        Ok(call) => call,
+        Err(illegal) => {
+            // Nothing here needs a destructor and no mark is left: an error handler may longjmp out.
+            if !INSIDE.get() {
+                note_native(Reason::IllegalArgument, 0.0, 0.0);
+            }
+            pass(Pass::Illegal(*illegal));
+            return;
+        }
+    };
+    if INSIDE.get() {
+        counters::native(Reason::Nested, call.multiplications(), 0.0);
+        pass(Pass::Legal(call));
+        return;
+    }
+    let _inside = Inside::enter();
+    // SAFETY: by the contract of this function.
+    let answer = catch_unwind(AssertUnwindSafe(|| unsafe { emulate(call) }));
+    let reason = match answer {
+        Ok(None) => return,
+        Ok(Some(reason)) => reason,
+        Err(_) => {
+            log::capped(Kind::EngineFault, Level::Error, "a fault inside oz2blas; the call goes to the native BLAS");
+            Reason::EngineFault
+        }
+    };
+    let work = call.multiplications();
+    let clock = (work >= TIMED).then(Instant::now);
+    if reason == Reason::QuickReturn {
+        // SAFETY: by the contract of this function.
+        unsafe { scale(call) };
+    } else {
+        pass(Pass::Legal(call));
+    }
+    let seconds = clock.map_or(0.0, |clock| clock.elapsed().as_secs_f64());
+    let _ = catch_unwind(|| note_native(reason, work, seconds));
+}
+
+fn note_native(reason: Reason, work: f64, seconds: f64) {
+    counters::native(reason, work, seconds);
+    last::set(Last::Native { reason });
+    tracing::debug!(reason = reason.name(), work, "native");
+}
+
+/// Emulates the call, or says why it was not; C is touched only in the first case.
+///
+/// # Safety
+///
+/// As for [`gemm`].
+unsafe fn emulate(call: &Gemm) -> Option<Reason> {
+    let options = options::current();
+    start(options);
+    if call.m == 0 || call.n == 0 || call.k == 0 || call.alpha == 0.0 {
+        return Some(Reason::QuickReturn);
+    }
+    let engine = match decide(call, options) {
+        Route::Emulate(engine) => engine,
+        Route::Native(reason) => return Some(reason),
+    };
+    let Some(worker) = engine::get(engine) else { return Some(Reason::EngineUnavailable) };
+    let settings = settings(options);
+    let clock = Instant::now();
+    // SAFETY: by the contract of this function.
+    let outcome = fpenv::in_clean_environment(|| unsafe { worker.gemm(call, &settings) });
+    let (report, reason) = match outcome {
+        Outcome::Done(report) => (report, None),
+        Outcome::Declined(reason) => {
+            if reason == Reason::NoMemory {
+                let text = "no workspace for the emulation; the call goes to the native BLAS";
+                log::capped(Kind::NoMemory, Level::Warn, text);
+            }
+            return Some(reason);
+        }
+        Outcome::Partial(report, reason, rest) => {
+            let text = "a fault inside oz2blas; the rest of the call is computed natively";
+            log::capped(Kind::EngineFault, Level::Error, text);
+            for part in rest {
+                // SAFETY: a part of the call.
+                unsafe { builtin::gemm(&call.part(part), settings.threads) };
+            }
+            (report, Some(reason))
+        }
+    };
+    let seconds = clock.elapsed().as_secs_f64();
+    let _ = catch_unwind(|| note_emulated(call, engine, options.mode, report, reason, seconds));
+    None
+}
+
+fn note_emulated(call: &Gemm, engine: usize, mode: Mode, report: Report, reason: Option<Reason>, seconds: f64) {
+    let Report { moduli, bound } = report;
+    counters::emulated(engine, moduli, call.multiplications(), seconds);
+    last::set(Last::Emulated { engine, mode, moduli, bound, reason });
+    let (m, n, k) = (call.m, call.n, call.k);
+    tracing::debug!(m, n, k, moduli, seconds, engine = engine::NAMES[engine], "emulated");
+}
+
+fn decide(call: &Gemm, options: &Options) -> Route {
+    let shape = Shape { m: call.m, n: call.n, k: call.k, alpha: call.alpha, beta: call.beta };
+    // Counting threads reads the environment and asks the system: only the time model needs the number here.
+    let threads = if options.min_size == MinSize::Auto { options.threads.unwrap_or(1) } else { 1 };
+    let machine = Machine { engines: engine::available(), threads };
+    let route = route::decide(&shape, &machine, options);
+    if route == Route::Native(Reason::EngineUnavailable) {
+        let name = options::get_option("ENGINE").unwrap_or_default();
+        let text = format!("OZ2_ENGINE={name}: this engine is not available; calls go to the native BLAS");
+        log::once(Kind::EngineUnavailable, Level::Warn, &text);
+    }
+    route
+}
+
+fn settings(options: &Options) -> Settings {
+    let threads = if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
+    let moduli = match options.mode {
+        Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
+        _ => route::fixed_moduli(options),
+    };
+    Settings {
+        mode: options.mode,
+        moduli,
+        accuracy: options.accuracy,
+        threads,
+        workspace: options.workspace.unwrap_or(workspace::DEFAULT_BYTES),
+    }
+}
+
+/// C = beta C as the reference BLAS defines it where nothing is multiplied: C is not read for beta = 0 (of either sign) and
+/// not touched for beta = 1. In the caller's floating-point environment, as a BLAS would do it.
+///
+/// # Safety
+///
+/// As for [`gemm`].
+unsafe fn scale(call: &Gemm) {
+    let c = &call.c;
+    if call.beta == 1.0 {
+        return;
+    }
+    for j in 0..c.columns {
+        for i in 0..c.rows {
+            // SAFETY: an entry of C.
+            unsafe {
+                let entry = c.pointer().add(i + j * c.ld);
+                let value = if call.beta == 0.0 { 0.0 } else { call.beta * entry.read_unaligned() };
+                entry.write_unaligned(value);
+            }
+        }
+    }
+}

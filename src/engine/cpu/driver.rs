@@ -1,0 +1,516 @@
+//! The walk of an emulated call on the CPU: scan, bound, plan, then block by block residues, product, reduce, reconstruct.
+//!
+//! All sums are exact integers, so the result does not depend on blocks or threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::blocks::Blocks;
+use super::kernels::{Kernels, PANEL, TILE};
+use super::packing::{GROUP, Gathered, RUN, gather, read_column, write_column};
+use super::team::{self, Panicked};
+use super::workspace::{Charge, vector};
+use crate::engine::{Outcome, Report, Settings};
+use crate::gemm::{Gemm, Lines, Rectangle};
+use crate::options::Mode;
+use crate::ozaki::bound::Line;
+use crate::ozaki::moduli::crt;
+use crate::ozaki::plan::{self, Bounds, NoPlan, Plan};
+use crate::ozaki::reconstruct::Reconstruct;
+use crate::ozaki::scan::Scan;
+use crate::ozaki::wide::Magnitude;
+use crate::route::Reason;
+
+/// Below this many 8-bit multiplications another thread costs more than it brings.
+const WORTH_A_TEAM: f64 = 4e6;
+/// The bound product is kept for its second use up to this many entries (32 MB), else computed again.
+const KEPT_ENTRIES: usize = 1 << 22;
+
+impl From<Panicked> for Reason {
+    fn from(_: Panicked) -> Self {
+        Self::EngineFault
+    }
+}
+
+impl From<NoPlan> for Reason {
+    fn from(none: NoPlan) -> Self {
+        match none {
+            NoPlan::Range => Self::Range,
+            NoPlan::NotProvable => Self::NotProvable,
+        }
+    }
+}
+
+/// A call on its way.
+struct Run<'a> {
+    kernels: &'static Kernels,
+    call: &'a Gemm,
+    settings: &'a Settings,
+    threads: usize,
+}
+
+/// # Safety
+///
+/// As for [`crate::engine::Engine::gemm`].
+pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Outcome {
+    let small = call.multiplications() * settings.moduli as f64 <= WORTH_A_TEAM;
+    let threads = if small { 1 } else { settings.threads };
+    let run = Run { kernels, call, settings, threads };
+    // SAFETY: passed on from the caller, here and below.
+    match unsafe { run.plan() } {
+        Ok((plan, bound)) => unsafe { run.compute(&plan, bound) },
+        Err(reason) => Outcome::Declined(reason),
+    }
+}
+
+/// The elements of the inner dimension from `first` on that a block holds at a time.
+fn span(first: usize, blocks: &Blocks, length: usize) -> usize {
+    blocks.length.min(length - first)
+}
+
+impl Run<'_> {
+    fn charge(&self, bytes: usize) -> Result<Charge, Reason> {
+        Charge::take(bytes, self.settings.workspace)
+    }
+
+    /// Calls f(line, its first element, elements) for all elements of the given lines, in parts of at most RUN.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read.
+    unsafe fn read_lines(
+        lines: &Lines,
+        (first_line, count): (usize, usize),
+        (first, length): (usize, usize),
+        mut f: impl FnMut(usize, usize, &[f64]),
+    ) {
+        let mut values: Gathered = [[0.0; RUN]; GROUP];
+        for group in (0..count).step_by(GROUP) {
+            let height = GROUP.min(count - group);
+            for at in (0..length).step_by(RUN) {
+                let width = RUN.min(length - at);
+                // SAFETY: the callers name lines and elements that exist.
+                unsafe { gather(lines, first_line + group, height, first + at, width, &mut values) };
+                for (l, row) in values[..height].iter().enumerate() {
+                    f(group + l, at, &row[..width]);
+                }
+            }
+        }
+    }
+
+    /// Scan and the sums of step bound, for every line of an operand.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read.
+    unsafe fn lines(&self, operand: &Lines) -> Result<Vec<Line>, Reason> {
+        let mut scans = vector(operand.count, Scan::EMPTY)?;
+        team::for_each_chunk(self.threads, &mut scans, PANEL, &|panel, scans| {
+            let range = (panel * PANEL, scans.len());
+            // SAFETY: by the contract of this function.
+            unsafe {
+                Self::read_lines(operand, range, (0, operand.length), |l, _, values| {
+                    scans[l] = scans[l].merge((self.kernels.scan)(values));
+                });
+            }
+        })?;
+        if scans.iter().any(|scan| !scan.is_finite()) {
+            return Err(Reason::NonFinite);
+        }
+        let mut lines = vector(operand.count, Line::new(&Scan::EMPTY))?;
+        lines.iter_mut().zip(&scans).for_each(|(line, scan)| *line = Line::new(scan));
+        team::for_each_chunk(self.threads, &mut lines, PANEL, &|panel, lines| {
+            let range = (panel * PANEL, lines.len());
+            // SAFETY: by the contract of this function.
+            unsafe {
+                Self::read_lines(operand, range, (0, operand.length), |l, _, values| lines[l].add(values));
+            }
+        })?;
+        Ok(lines)
+    }
+
+    /// The plan, and the largest T + 1 that it proves (None in the modes that prove nothing).
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    unsafe fn plan(&self) -> Result<(Plan, Option<f64>), Reason> {
+        let call = self.call;
+        let per_line = size_of::<Line>() + size_of::<Scan>() + size_of::<i32>() + size_of::<u64>();
+        let _charge = self.charge((call.m + call.n) * per_line)?;
+        // SAFETY: by the contract of this function.
+        let (a, b) = unsafe { (self.lines(&call.a)?, self.lines(&call.b)?) };
+        let (rows, columns) = (vector(call.m, 0)?, vector(call.n, 0)?);
+        let moduli = self.settings.moduli;
+        match self.settings.mode {
+            Mode::Fast => Ok((plan::fast(moduli, &a, &b, rows, columns)?, None)),
+            Mode::Accurate => {
+                let (mut row_maxima, mut column_maxima) = (vector(call.m, 0)?, vector(call.n, 0)?);
+                // SAFETY: by the contract of this function.
+                unsafe { BoundProduct::new(self, &a, &b)? }.for_each(|at, bounds| {
+                    let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
+                    bounds.raise_maxima(&mut row_maxima[rows], &mut column_maxima[columns]);
+                })?;
+                let maxima = (row_maxima.as_slice(), column_maxima.as_slice());
+                Ok((plan::accurate(moduli, &a, &b, maxima, rows, columns)?, None))
+            }
+            // SAFETY: by the contract of this function.
+            Mode::Auto | Mode::Native => unsafe { self.certified(&a, &b, rows, columns) },
+        }
+    }
+
+    /// Mode auto: steps 1 to 4 of NUMERICS section 3.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    unsafe fn certified(
+        &self,
+        a: &[Line],
+        b: &[Line],
+        mut row_needs: Vec<i32>,
+        mut column_needs: Vec<i32>,
+    ) -> Result<(Plan, Option<f64>), Reason> {
+        // SAFETY: by the contract of this function.
+        let mut product = unsafe { BoundProduct::new(self, a, b)? };
+        product.for_each(|at, bounds| {
+            let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
+            // SAFETY: by the contract of this function.
+            let meet = |i: usize, j: usize| unsafe { self.meet(at.i + i, at.j + j) };
+            bounds.raise_needs(self.settings.accuracy, &mut row_needs[rows], &mut column_needs[columns], meet);
+        })?;
+        plan::cap_needs(&mut row_needs, a);
+        plan::cap_needs(&mut column_needs, b);
+        let mut largest = Magnitude::NONE;
+        product.for_each(|at, bounds| {
+            let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
+            largest = largest.max(bounds.largest(&row_needs[rows], &column_needs[columns]));
+        })?;
+        let most = |lines: &[Line]| lines.iter().map(|line| line.nonzeros).max().unwrap_or(0);
+        let promise = self.settings.accuracy.promise(most(a).min(most(b)));
+        Ok((plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs)?, Some(promise)))
+    }
+
+    /// Do row i of op(A) and column j of op(B) have a nonzero at the same place?
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    unsafe fn meet(&self, i: usize, j: usize) -> bool {
+        let (mut x, mut y): (Gathered, Gathered) = ([[0.0; RUN]; GROUP], [[0.0; RUN]; GROUP]);
+        (0..self.call.k).step_by(RUN).any(|h| {
+            let count = RUN.min(self.call.k - h);
+            // SAFETY: i and j are lines of the operands.
+            unsafe {
+                gather(&self.call.a, i, 1, h, count, &mut x);
+                gather(&self.call.b, j, 1, h, count, &mut y);
+            }
+            x[0][..count].iter().zip(&y[0]).any(|(&x, &y)| x != 0.0 && y != 0.0)
+        })
+    }
+
+    /// Packs lines first_line.. of an operand: panel p of `out` holds, for each plane, PANEL lines of `length` elements.
+    /// `fill(line, elements, out)` writes those of the first plane to `out` and the others at multiples of the plane size.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read.
+    unsafe fn pack(
+        &self,
+        operand: &Lines,
+        (first_line, count): (usize, usize),
+        (first, length): (usize, usize),
+        planes: usize,
+        out: &mut [i16],
+        fill: &(dyn Fn(usize, &[f64], &mut [i16]) + Sync),
+    ) -> Result<(), Panicked> {
+        let panels = count.div_ceil(PANEL);
+        let panel_size = planes * PANEL * length;
+        team::for_each_chunk(self.threads, &mut out[..panels * panel_size], panel_size, &|p, panel| {
+            let lines = PANEL.min(count - p * PANEL);
+            // SAFETY: by the contract of this function.
+            unsafe {
+                Self::read_lines(
+                    operand,
+                    (first_line + p * PANEL, lines),
+                    (first, length),
+                    |l, at, values| {
+                        fill(first_line + p * PANEL + l, values, &mut panel[l * length + at..]);
+                    },
+                );
+            }
+        })
+    }
+
+    /// The emulated product, block by block. Nothing can fail for want of memory after the first write to C.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::engine::Engine::gemm`].
+    unsafe fn compute(&self, plan: &Plan, bound: Option<f64>) -> Outcome {
+        let (call, moduli) = (self.call, plan.moduli);
+        let report = Report { moduli, bound };
+        let room = Blocks::largest(call.m, call.n, call.k).fit(moduli, moduli, |blocks, bytes| {
+            let charge = self.charge(bytes)?;
+            let a = vector(blocks.panel_elements(blocks.rows, moduli), 0i16)?;
+            let b = vector(blocks.panel_elements(blocks.columns, moduli), 0i16)?;
+            let residues = vector(blocks.tiles() * moduli * TILE, 0i8)?;
+            let mut written = Vec::new();
+            written.try_reserve_exact(blocks.tiles()).map_err(|_| Reason::NoMemory)?;
+            written.resize_with(blocks.tiles(), || AtomicBool::new(false));
+            Ok((charge, a, b, residues, written))
+        });
+        let (blocks, (_charge, mut a, mut b, mut residues, written)) = match room {
+            Ok(room) => room,
+            Err(reason) => return Outcome::Declined(reason),
+        };
+        let reconstruct = Reconstruct::new(crt(moduli), call.alpha);
+        let all = rectangles(call.m, call.n, &blocks);
+        let mut b_holds = None;
+        for (number, at) in all.clone().enumerate() {
+            let mut block = Block {
+                run: self,
+                plan,
+                reconstruct: &reconstruct,
+                at,
+                blocks: &blocks,
+                a: &mut a,
+                b: &mut b,
+                residues: &mut residues,
+                written: &written,
+            };
+            // SAFETY: by the contract of this function.
+            if unsafe { block.compute(&mut b_holds) }.is_err() {
+                // What is missing: the tiles of this block that are not written, and all later blocks.
+                let missing = tiles(at).zip(&written).filter(|(_, done)| !done.load(Ordering::Acquire));
+                let rest: Vec<Rectangle> = missing.map(|(tile, _)| tile).chain(all.skip(number + 1)).collect();
+                return Outcome::Partial(report, Reason::EngineFault, rest);
+            }
+        }
+        Outcome::Done(report)
+    }
+}
+
+/// The blocks of C, column of blocks by column of blocks.
+fn rectangles(m: usize, n: usize, blocks: &Blocks) -> impl Iterator<Item = Rectangle> + Clone + use<> {
+    let Blocks { rows, columns, .. } = *blocks;
+    (0..n).step_by(columns).flat_map(move |j| {
+        (0..m).step_by(rows).map(move |i| Rectangle { i, j, rows: rows.min(m - i), columns: columns.min(n - j) })
+    })
+}
+
+/// The tiles of a block in the order of their numbers: down the first column of tiles first.
+fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> {
+    rectangles(at.rows, at.columns, &Blocks { rows: PANEL, columns: PANEL, length: 1 })
+        .map(move |tile| Rectangle { i: at.i + tile.i, j: at.j + tile.j, ..tile })
+}
+
+/// The `tile`-th tile of a block, as panel of A, panel of B, rows and columns.
+fn tile_panels(at: Rectangle, tile: usize) -> (usize, usize, usize, usize) {
+    let down = at.rows.div_ceil(PANEL);
+    let (p, q) = (tile % down, tile / down);
+    (p, q, PANEL.min(at.rows - p * PANEL), PANEL.min(at.columns - q * PANEL))
+}
+
+/// The lines of plane l of panel p, of which `lines` are in use.
+fn plane(panels: &[i16], planes: usize, length: usize, p: usize, l: usize, lines: usize) -> &[i16] {
+    &panels[(p * planes + l) * PANEL * length..][..lines * length]
+}
+
+/// One block of C on its way through residues, product, reduce and reconstruct.
+struct Block<'a> {
+    run: &'a Run<'a>,
+    plan: &'a Plan,
+    reconstruct: &'a Reconstruct,
+    at: Rectangle,
+    blocks: &'a Blocks,
+    a: &'a mut [i16],
+    b: &'a mut [i16],
+    residues: &'a mut [i8],
+    written: &'a [AtomicBool],
+}
+
+impl Block<'_> {
+    /// `b_holds` names what the panels of B hold: (first column, first element). It is kept from block to block.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::engine::Engine::gemm`].
+    unsafe fn compute(&mut self, b_holds: &mut Option<(usize, usize)>) -> Result<(), Panicked> {
+        let (run, at, moduli) = (self.run, self.at, self.plan.moduli);
+        let call = run.call;
+        let tile_count = at.rows.div_ceil(PANEL) * at.columns.div_ceil(PANEL);
+        self.written[..tile_count].iter().for_each(|done| done.store(false, Ordering::Relaxed));
+        self.residues.fill(0);
+        for first in (0..call.k).step_by(self.blocks.length) {
+            let length = span(first, self.blocks, call.k);
+            let last = first + length == call.k;
+            let stride = PANEL * length;
+            let (s, t) = (&self.plan.rows, &self.plan.columns);
+            let residues = run.kernels.residues;
+            // SAFETY: A and B can be read by the contract of this function.
+            unsafe {
+                run.pack(&call.a, (at.i, at.rows), (first, length), moduli, self.a, &|i, values, out| {
+                    residues(values, s[i], moduli, stride, out);
+                })?;
+                if *b_holds != Some((at.j, first)) {
+                    *b_holds = None;
+                    run.pack(&call.b, (at.j, at.columns), (first, length), moduli, self.b, &|j, values, out| {
+                        residues(values, t[j], moduli, stride, out);
+                    })?;
+                    *b_holds = Some((at.j, first));
+                }
+            }
+            let (a, b) = (&*self.a, &*self.b);
+            let (plan, reconstruct, written) = (self.plan, self.reconstruct, self.written);
+            let chunk = moduli * TILE;
+            team::for_each_chunk(run.threads, &mut self.residues[..tile_count * chunk], chunk, &|tile, residues| {
+                let (p, q, rows, columns) = tile_panels(at, tile);
+                for (l, residues) in residues.chunks_exact_mut(TILE).enumerate() {
+                    let mut sums = [0; TILE];
+                    let (a, b) =
+                        (plane(a, moduli, length, p, l, rows), plane(b, moduli, length, q, l, columns));
+                    (run.kernels.product)(a, b, length, &mut sums);
+                    (run.kernels.reduce)(&sums, l, residues);
+                }
+                if last {
+                    let part =
+                        Rectangle { i: at.i + p * PANEL, j: at.j + q * PANEL, rows, columns };
+                    // SAFETY: this tile of C belongs to this task alone, by the contract of this function.
+                    unsafe { write_tile(run, plan, reconstruct, part, residues) };
+                    written[tile].store(true, Ordering::Release);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Reconstructs a tile and writes it, complete.
+///
+/// # Safety
+///
+/// C can be read and written in this tile, and nobody else uses the tile.
+unsafe fn write_tile(run: &Run, plan: &Plan, with: &Reconstruct, at: Rectangle, residues: &[i8]) {
+    let call = run.call;
+    let add = call.beta != 0.0;
+    let mut out = [0.0; TILE];
+    for j in 0..at.columns {
+        let column = &mut out[j * PANEL..][..at.rows];
+        if add {
+            // SAFETY: by the contract of this function.
+            unsafe { read_column(&call.c, at.i, at.j + j, column) };
+            column.iter_mut().for_each(|c| *c *= call.beta);
+        }
+        let rows = &plan.rows[at.i..][..at.rows];
+        (run.kernels.reconstruct)(with, &residues[j * PANEL..], rows, plan.columns[at.j + j], add, column);
+    }
+    for j in 0..at.columns {
+        // SAFETY: by the contract of this function.
+        unsafe { write_column(&call.c, at.i, at.j + j, &out[j * PANEL..][..at.rows]) };
+    }
+}
+
+/// The bound product G = A~ B~, block by block, kept after the first pass where it is small.
+struct BoundProduct<'a> {
+    run: &'a Run<'a>,
+    rows: &'a [Line],
+    columns: &'a [Line],
+    blocks: Blocks,
+    a: Vec<i16>,
+    b: Vec<i16>,
+    /// One block, or all of them one after the other if `keeps`.
+    g: Vec<i64>,
+    keeps: bool,
+    computed: bool,
+    _charge: Charge,
+}
+
+impl<'a> BoundProduct<'a> {
+    /// # Safety
+    ///
+    /// A and B can be read while this value lives.
+    unsafe fn new(run: &'a Run<'a>, rows: &'a [Line], columns: &'a [Line]) -> Result<Self, Reason> {
+        let (m, n, k) = (run.call.m, run.call.n, run.call.k);
+        let take = |blocks: &Blocks, keeps: bool, bytes: usize| {
+            // Blocks are padded to whole tiles, so all of them together are the padded matrix.
+            let entries = if keeps {
+                rectangles(m, n, blocks).map(|at| padded(&at)).sum()
+            } else {
+                blocks.rows * blocks.columns
+            };
+            let charge = run.charge(bytes + if keeps { entries * size_of::<i64>() } else { 0 })?;
+            let a = vector(blocks.panel_elements(blocks.rows, 1), 0i16)?;
+            let b = vector(blocks.panel_elements(blocks.columns, 1), 0i16)?;
+            Ok((a, b, vector(entries, 0i64)?, keeps, charge))
+        };
+        let keep = m.saturating_mul(n) <= KEPT_ENTRIES;
+        let fit = Blocks::largest(m, n, k).fit(1, size_of::<i64>(), |blocks, bytes| {
+            if keep && let Ok(room) = take(blocks, true, bytes) {
+                return Ok(room);
+            }
+            take(blocks, false, bytes)
+        });
+        let (blocks, (a, b, g, keeps, _charge)) = fit?;
+        Ok(Self { run, rows, columns, blocks, a, b, g, keeps, computed: false, _charge })
+    }
+
+    /// Calls f(rectangle, its bounds) for every block.
+    fn for_each(&mut self, mut f: impl FnMut(Rectangle, &Bounds)) -> Result<(), Reason> {
+        let mut start = 0;
+        for at in rectangles(self.run.call.m, self.run.call.n, &self.blocks) {
+            if !self.computed {
+                self.compute(at, start)?;
+            }
+            // The block is stored tile by tile; the plan reads it tile by tile too.
+            let g = &self.g[start..];
+            for (tile, part) in tiles(at).enumerate() {
+                let mut entries = [0i64; TILE];
+                for j in 0..part.columns {
+                    let from = &g[tile * TILE + j * PANEL..][..part.rows];
+                    entries[j * part.rows..][..part.rows].copy_from_slice(from);
+                }
+                let rows = &self.rows[part.i..][..part.rows];
+                let columns = &self.columns[part.j..][..part.columns];
+                f(part, &Bounds { rows, columns, g: &entries[..part.rows * part.columns] });
+            }
+            if self.keeps {
+                start += padded(&at);
+            }
+        }
+        self.computed = self.keeps;
+        Ok(())
+    }
+
+    fn compute(&mut self, at: Rectangle, start: usize) -> Result<(), Panicked> {
+        let run = self.run;
+        let (call, kernels) = (run.call, run.kernels);
+        let g = &mut self.g[start..start + padded(&at)];
+        g.fill(0);
+        for first in (0..call.k).step_by(self.blocks.length) {
+            let length = span(first, &self.blocks, call.k);
+            let (rows, columns) = (self.rows, self.columns);
+            // SAFETY: A and B can be read while this value lives (see new).
+            unsafe {
+                run.pack(&call.a, (at.i, at.rows), (first, length), 1, &mut self.a, &|i, values, out| {
+                    (kernels.magnitudes)(values, rows[i].exponent, out);
+                })?;
+                run.pack(&call.b, (at.j, at.columns), (first, length), 1, &mut self.b, &|j, values, out| {
+                    (kernels.magnitudes)(values, columns[j].exponent, out);
+                })?;
+            }
+            let (a, b) = (&self.a, &self.b);
+            team::for_each_chunk(run.threads, g, TILE, &|tile, g| {
+                let (p, q, rows, columns) = tile_panels(at, tile);
+                let mut sums = [0; TILE];
+                (kernels.product)(plane(a, 1, length, p, 0, rows), plane(b, 1, length, q, 0, columns), length, &mut sums);
+                g.iter_mut().zip(sums).for_each(|(g, sum)| *g += i64::from(sum));
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Entries of a block with its tiles padded.
+fn padded(at: &Rectangle) -> usize {
+    at.rows.next_multiple_of(PANEL) * at.columns.next_multiple_of(PANEL)
+}

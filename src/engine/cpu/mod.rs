@@ -1,0 +1,37 @@
+//! The CPU engines: one driver ([`driver`]) over the kernels of a target.
+
+use crate::engine::{Engine, Outcome, Settings};
+use crate::gemm::Gemm;
+
+mod blocks;
+mod driver;
+pub mod fpenv;
+pub mod kernels;
+pub mod packing;
+pub mod team;
+pub mod threads;
+pub mod workspace;
+
+use kernels::Kernels;
+
+/// An engine that computes with the kernels of one target.
+pub struct CpuEngine {
+    kernels: &'static Kernels,
+}
+
+/// Plain Rust for every CPU.
+pub static PORTABLE: CpuEngine = CpuEngine { kernels: &kernels::portable::KERNELS };
+
+impl CpuEngine {
+    /// An engine of any table of kernels, for the tests.
+    pub const fn with(kernels: &'static Kernels) -> Self {
+        Self { kernels }
+    }
+}
+
+impl Engine for CpuEngine {
+    unsafe fn gemm(&self, call: &Gemm, settings: &Settings) -> Outcome {
+        // SAFETY: passed on from the caller.
+        unsafe { driver::gemm(self.kernels, call, settings) }
+    }
+}

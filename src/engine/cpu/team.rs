@@ -1,0 +1,258 @@
+//! A team of threads that share numbered tasks. It starts at the first large call, survives a fork (the child makes a new
+//! one), and serves one call at a time: a second call that comes meanwhile runs in its own thread alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::fpenv;
+use crate::observe::log::{self, Kind, Level};
+
+/// A task panicked; what the others did is done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Panicked;
+
+/// Enough for the tiles that a task keeps on its stack, several times over.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Shared numbered tasks of one run.
+struct Job<'a> {
+    task: &'a (dyn Fn(usize) + Sync),
+    count: usize,
+    next: AtomicUsize,
+    panicked: AtomicBool,
+}
+
+impl Job<'_> {
+    /// Takes tasks until none is left.
+    fn work(&self) {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.count {
+                return;
+            }
+            if catch_unwind(AssertUnwindSafe(|| (self.task)(number))).is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
+                self.next.store(self.count, Ordering::Relaxed); // the rest is of no use
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// The job of the run in progress. The lifetime is a lie that `run` keeps harmless: it takes the job away and waits for
+    /// every worker that holds it before it returns.
+    job: Option<&'static Job<'static>>,
+    /// How many more workers may join the job.
+    seats: usize,
+    /// Workers that hold the job.
+    working: usize,
+    /// Threads that exist.
+    workers: usize,
+}
+
+#[derive(Default)]
+struct Team {
+    state: Mutex<State>,
+    wake: Condvar,
+    finished: Condvar,
+    /// A run is in progress.
+    busy: AtomicBool,
+}
+
+/// The team of this process; null before the first use and in the child of a fork. Never freed: its threads hold it.
+static TEAM: AtomicPtr<Team> = AtomicPtr::new(std::ptr::null_mut());
+
+/// After a fork: the threads of the old team do not exist here, and its lock may be held for ever.
+pub fn forget() {
+    TEAM.store(std::ptr::null_mut(), Ordering::Relaxed);
+}
+
+fn team() -> &'static Team {
+    let existing = TEAM.load(Ordering::Acquire);
+    if existing.is_null() {
+        crate::engine::process::watch_forks();
+        let new = Box::into_raw(Box::<Team>::default());
+        match TEAM.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: `new` came from Box::into_raw above and is never freed.
+            Ok(_) => return unsafe { &*new },
+            // SAFETY: nobody else has seen `new`.
+            Err(_) => drop(unsafe { Box::from_raw(new) }),
+        }
+    }
+    // SAFETY: not null any more, and a team is never freed.
+    unsafe { &*TEAM.load(Ordering::Acquire) }
+}
+
+fn worker(team: &'static Team) {
+    fpenv::clean_thread();
+    let mut state = team.state.lock();
+    loop {
+        if let Some(job) = state.job.filter(|_| state.seats > 0) {
+            state.seats -= 1;
+            state.working += 1;
+            drop(state);
+            job.work();
+            state = team.state.lock();
+            state.working -= 1;
+            if state.working == 0 {
+                team.finished.notify_one();
+            }
+        } else {
+            team.wake.wait(&mut state);
+        }
+    }
+}
+
+/// Starts a worker that gets no signals: those belong to the threads of the host program.
+fn start_worker(team: &'static Team) -> std::io::Result<()> {
+    // SAFETY: both sets are fully written by sigfillset and pthread_sigmask before they are read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut old: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+        let builder = std::thread::Builder::new().name("oz2blas".to_owned()).stack_size(STACK_BYTES);
+        let result = builder.spawn(move || worker(team));
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+        result.map(drop)
+    }
+}
+
+impl Team {
+    /// Runs the job with `helpers` workers beside the calling thread, with fewer where threads cannot be made.
+    fn run(&'static self, job: &Job, helpers: usize) {
+        {
+            let mut state = self.state.lock();
+            while state.workers < helpers {
+                if let Err(error) = start_worker(self) {
+                    log::once(Kind::Threads, Level::Warn, &format!("cannot start a thread: {error}; using fewer"));
+                    break;
+                }
+                state.workers += 1;
+            }
+            // SAFETY: the reference leaves this state, and every worker has dropped it, before this function returns.
+            state.job = Some(unsafe { std::mem::transmute::<&Job, &'static Job<'static>>(job) });
+            state.seats = helpers;
+            if state.workers > 0 {
+                self.wake.notify_all();
+            }
+        }
+        job.work(); // never unwinds
+        let mut state = self.state.lock();
+        state.job = None;
+        while state.working > 0 {
+            self.finished.wait(&mut state);
+        }
+    }
+}
+
+/// Runs task(0), ..., task(count - 1), each once, on at most `threads` threads including this one.
+pub fn run(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+    let job = Job { task, count, next: AtomicUsize::new(0), panicked: AtomicBool::new(false) };
+    let helpers = threads.min(count).saturating_sub(1);
+    if helpers == 0 {
+        job.work();
+    } else {
+        let team = team();
+        if team.busy.swap(true, Ordering::Acquire) {
+            job.work();
+        } else {
+            team.run(&job, helpers);
+            team.busy.store(false, Ordering::Release);
+        }
+    }
+    if job.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
+}
+
+/// A pointer that tasks may share, because each uses another part of what it points to.
+struct Shared<T>(*mut T);
+// SAFETY: see for_each_chunk, its only user.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+/// Runs task(i, chunk i) for all chunks of `chunk` elements of `data` (the last may be shorter), as [`run`] does.
+pub fn for_each_chunk<T: Send>(
+    threads: usize,
+    data: &mut [T],
+    chunk: usize,
+    task: &(dyn Fn(usize, &mut [T]) + Sync),
+) -> Result<(), Panicked> {
+    let length = data.len();
+    let start = Shared(data.as_mut_ptr());
+    let shared = &start;
+    run(threads, length.div_ceil(chunk), &move |i| {
+        let first = i * chunk;
+        // SAFETY: chunk i lies inside `data`, which stays borrowed until run returns, and no other task has the number i.
+        let part = unsafe { std::slice::from_raw_parts_mut(shared.0.add(first), chunk.min(length - first)) };
+        task(i, part);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn every_task_runs_once_for_any_number_of_threads() {
+        for threads in [1, 2, 3, 7, 20] {
+            for count in [0, 1, 2, 19, 500] {
+                let hits: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+                run(threads, count, &|i| {
+                    hits[i].fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+                assert!(hits.iter().all(|hit| hit.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_data() {
+        let mut data = vec![0usize; 1003];
+        for_each_chunk(3, &mut data, 10, &|i, chunk| chunk.iter_mut().for_each(|x| *x += i + 1)).unwrap();
+        assert!(data.iter().enumerate().all(|(at, &x)| x == at / 10 + 1));
+    }
+
+    #[test]
+    fn a_panic_is_reported_and_the_team_goes_on() {
+        for threads in [1, 4] {
+            let outcome = run(threads, 50, &|i| assert!(i != 20, "expected in this test"));
+            assert_eq!(outcome, Err(Panicked));
+            assert_eq!(run(threads, 50, &|_| ()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn calls_at_the_same_time_do_not_wait_for_each_other() {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let sum = AtomicUsize::new(0);
+                        run(3, 20, &|i| {
+                            sum.fetch_add(i, Ordering::Relaxed);
+                        })
+                        .unwrap();
+                        assert_eq!(sum.load(Ordering::Relaxed), 190);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_task_may_use_the_team_again() {
+        let sum = AtomicUsize::new(0);
+        run(3, 4, &|_| {
+            run(3, 4, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            })
+            .unwrap();
+        })
+        .unwrap();
+        assert_eq!(sum.load(Ordering::Relaxed), 24);
+    }
+}

@@ -1,0 +1,77 @@
+//! The engines: what computes an emulated call. A new one is one file (or folder) and one line in [`ENGINES`].
+
+use crate::gemm::{Gemm, Rectangle};
+use crate::options::{EngineChoice, Mode};
+use crate::ozaki::plan::Accuracy;
+use crate::route::Reason;
+
+pub mod cpu;
+pub mod process;
+
+/// The engines that OZ2_ENGINE can name, in the order in which auto prefers them. Their place in this list is their number.
+pub const NAMES: [&str; 5] = ["cuda", "amx", "avx512", "avx2", "portable"];
+
+/// The engines of this version that this machine can run, best first.
+const ENGINES: [(usize, &dyn Engine); 1] = [(4, &cpu::PORTABLE)];
+static AVAILABLE: [usize; 1] = [4];
+
+/// The number of a named engine.
+pub fn index_of(choice: EngineChoice) -> usize {
+    match choice {
+        EngineChoice::Auto | EngineChoice::Cuda => 0,
+        EngineChoice::Amx => 1,
+        EngineChoice::Avx512 => 2,
+        EngineChoice::Avx2 => 3,
+        EngineChoice::Portable => 4,
+    }
+}
+
+/// The numbers of the engines that this machine can run, best first.
+pub fn available() -> &'static [usize] {
+    &AVAILABLE
+}
+
+/// An available engine by its number.
+pub fn get(number: usize) -> Option<&'static dyn Engine> {
+    ENGINES.iter().find(|(n, _)| *n == number).map(|&(_, engine)| engine)
+}
+
+/// How a call is to be emulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub mode: Mode,
+    /// N in the modes accurate and fast; the most moduli that auto may use.
+    pub moduli: usize,
+    pub accuracy: Accuracy,
+    /// The most threads to use, at least 1.
+    pub threads: usize,
+    /// The most bytes that all calls together may hold.
+    pub workspace: usize,
+}
+
+/// How a call was emulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    pub moduli: usize,
+    /// The largest T + 1 over the entries; None where nothing is proved (fast, accurate).
+    pub bound: Option<f64>,
+}
+
+/// What an engine made of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Done(Report),
+    /// C was not touched.
+    Declined(Reason),
+    /// All but these rectangles of C are done and final; the rectangles were not touched.
+    Partial(Report, Reason, Vec<Rectangle>),
+}
+
+/// An engine computes a validated call with alpha finite and not zero, beta finite, and m, n, k > 0.
+pub trait Engine: Sync {
+    /// # Safety
+    ///
+    /// The matrices of the call are what a BLAS demands: A and B can be read, C can be read and written, and no other
+    /// thread writes any of them during the call.
+    unsafe fn gemm(&self, call: &Gemm, settings: &Settings) -> Outcome;
+}

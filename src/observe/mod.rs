@@ -1,0 +1,6 @@
+//! What happened: the log, the counters, the statistics. Nothing here can change a result.
+
+pub mod counters;
+pub mod last;
+pub mod log;
+pub mod stats;

@@ -1,0 +1,54 @@
+//! Step *bound*: 7-bit magnitudes of a line, and bounds of |A||B| from their integer product (NUMERICS sections 2 and 3).
+
+use super::float::parts;
+use super::scan::Scan;
+
+/// The statistics of a line that the plan works with: the scan, and the sums of the 7-bit magnitudes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// e: the least integer with |x| < 2^e for every element.
+    pub exponent: i32,
+    /// The sigma at which the line is exact.
+    pub exact_at: i32,
+    /// Number of nonzero elements.
+    pub nonzeros: u64,
+    /// rs or cs: the sum of the magnitudes.
+    pub sum: u64,
+    /// SA or SB: the sum of (magnitude + 1)^2 over the nonzero elements.
+    pub squares: u64,
+}
+
+impl Line {
+    /// The line without its sums, which [`Line::add`] collects.
+    pub fn new(scan: &Scan) -> Self {
+        let (exponent, exact_at) = (scan.exponent(), scan.exact_at());
+        Self { exponent, exact_at, nonzeros: scan.nonzeros, sum: 0, squares: 0 }
+    }
+
+    /// Adds elements of the line to its sums.
+    pub fn add(&mut self, values: &[f64]) {
+        for &x in values {
+            let a = u64::from(magnitude(x, self.exponent));
+            self.sum += a;
+            self.squares += if x == 0.0 { 0 } else { (a + 1) * (a + 1) };
+        }
+    }
+
+    pub fn is_zero(&self) -> bool {
+        self.nonzeros == 0
+    }
+}
+
+/// floor(|x| 2^(7-e)), in 0..=127 for |x| < 2^e.
+#[inline]
+pub fn magnitude(x: f64, e: i32) -> u8 {
+    let (m, q) = parts(x);
+    // m 2^q < 2^e, so e - q > 0 for a nonzero x; seven bits are put below m first because a subnormal m may have fewer.
+    ((m << 7) >> (e - q).clamp(0, 63)) as u8
+}
+
+/// U_ij = G_ij + rs_i + cs_j + min(nzA_i, nzB_j): an upper bound of sum_h |a_ih b_hj| 2^(14-e_i-f_j).
+#[inline]
+pub fn upper(g: i64, row: &Line, column: &Line) -> u64 {
+    g as u64 + row.sum + column.sum + row.nonzeros.min(column.nonzeros)
+}

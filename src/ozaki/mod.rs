@@ -1,0 +1,22 @@
+//! The Ozaki Scheme II: a product of double matrices from products of 8-bit integer matrices.
+//!
+//! The steps, in order, each with one name everywhere: [`scan`] finds the exponents of every row and column, [`bound`] takes
+//! 7-bit magnitudes whose integer product bounds every entry of |A||B|, [`plan`] chooses the number of moduli and the scaling,
+//! [`residues`] scales and reduces modulo each modulus, the *product* multiplies residues (an engine does that),
+//! [`residues::reduce`] brings the 32-bit sums back to residues, and [`reconstruct`] puts the double together by the CRT.
+//! [`mod@reference`] does all of it slowly in big integers: what every engine is compared with, bit for bit.
+//!
+//! A *line* is a row of op(A) or a column of op(B): what is scaled by one power of two. Nothing here knows of C, of threads
+//! or of devices, and nothing is unsafe.
+
+#![forbid(unsafe_code)]
+
+pub mod bound;
+pub mod float;
+pub mod moduli;
+pub mod plan;
+pub mod reconstruct;
+pub mod reference;
+pub mod residues;
+pub mod scan;
+pub mod wide;

@@ -1,0 +1,94 @@
+//! Step *reconstruct*: from the residues of C'_ij to the correctly rounded result (NUMERICS section 4).
+
+use super::float::{normalised, round};
+use super::moduli::{Crt, LIMB_BITS, LIMBS, MAX_MODULI};
+use super::residues::Reducer;
+
+const LIMB: i64 = (1 << LIMB_BITS) - 1;
+
+/// Adding and subtracting this rounds a small double to an integer, ties to even.
+const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
+
+/// The constants of a call: N, and alpha = mu 2^nu.
+pub struct Reconstruct {
+    crt: &'static Crt,
+    reducers: [Reducer; MAX_MODULI],
+    inverses: [f64; MAX_MODULI],
+    mu: f64,
+    nu: i32,
+}
+
+impl Reconstruct {
+    /// `alpha` must be finite and not zero.
+    pub fn new(crt: &'static Crt, alpha: f64) -> Self {
+        let (mu, nu) = normalised(alpha);
+        Self {
+            crt,
+            reducers: std::array::from_fn(Reducer::new),
+            inverses: std::array::from_fn(|l| f64::from(crt.inverses[l])),
+            mu,
+            nu,
+        }
+    }
+
+    /// The whole entry: alpha C' 2^-(s+t), plus beta c if there is an addend (`addend` is RN(beta c), or None for beta = 0).
+    #[inline]
+    pub fn entry(&self, residue: impl Fn(usize) -> i8, scale: i32, addend: Option<f64>) -> f64 {
+        let product = self.product(residue, self.nu - scale);
+        match addend {
+            None if self.mu == 1.0 => product,
+            None => self.mu.mul_add(product, 0.0),
+            Some(addend) => self.mu.mul_add(product, addend),
+        }
+    }
+
+    /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l W_l r_l modulo P.
+    ///
+    /// y_l = r_l q_l mod p_l; C' / P = sum_l y_l / p_l less the nearest integer, which double arithmetic finds with certainty
+    /// because |C'| <= H_N keeps 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`.
+    #[inline]
+    pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> f64 {
+        let crt = self.crt;
+        let mut sums = [0i64; LIMBS];
+        let mut fraction = 0.0;
+        for l in 0..crt.n {
+            let y = self.reducers[l].near(f64::from(residue(l)) * self.inverses[l]);
+            fraction += y * self.reducers[l].inverse();
+            let y = y as i32 as i64;
+            for (sum, weight) in sums.iter_mut().zip(&crt.weights[l]) {
+                *sum += y * weight;
+            }
+        }
+        let quotient = ((fraction + ROUND) - ROUND) as i32 as i64;
+        for (sum, part) in sums.iter_mut().zip(&crt.product_limbs) {
+            *sum -= quotient * part;
+        }
+        round_limbs(sums, exponent)
+    }
+}
+
+/// RN(sum_i limbs_i 2^(40 i) 2^exponent); limbs of any sign, |sum| < 2^159.
+fn round_limbs(mut limbs: [i64; LIMBS], exponent: i32) -> f64 {
+    carry(&mut limbs);
+    let negative = limbs[LIMBS - 1] < 0;
+    if negative {
+        limbs = limbs.map(|limb| -limb);
+        carry(&mut limbs);
+    }
+    let [d0, d1, d2, d3] = limbs.map(|limb| limb as u64);
+    let words = [d0 | d1 << 40, d1 >> 24 | d2 << 16 | d3 << 56, d3 >> 8];
+    let top = words.iter().rposition(|&word| word != 0).unwrap_or(0);
+    let below = |steps: usize| if top >= steps { words[top - steps] } else { 0 };
+    let shift = words[top].leading_zeros() % 64;
+    let joined = (u128::from(words[top]) << 64 | u128::from(below(1))) << shift;
+    let sticky = joined as u64 != 0 || below(2) != 0;
+    round(negative, (joined >> 64) as u64, sticky, exponent + 64 * top as i32 - shift as i32)
+}
+
+/// Brings every limb but the highest into [0, 2^40).
+fn carry(limbs: &mut [i64; LIMBS]) {
+    for i in 0..LIMBS - 1 {
+        limbs[i + 1] += limbs[i] >> LIMB_BITS;
+        limbs[i] &= LIMB;
+    }
+}

@@ -1,0 +1,232 @@
+//! Where a call goes and why. [`decide`] is pure: the same shape, machine and options give the same answer.
+
+pub mod cost;
+
+use crate::options::{EngineChoice, MinSize, Mode, Options};
+
+/// Why a call was not emulated (or, for a part of a call, why that part was not).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Reason {
+    /// m, n or k is 0, or alpha is 0: nothing is multiplied, C is scaled as the BLAS defines it.
+    QuickReturn,
+    /// The native BLAS reports it.
+    IllegalArgument,
+    /// OZ2_MODE=native.
+    Disabled,
+    /// The engine that OZ2_ENGINE names is not there.
+    EngineUnavailable,
+    /// Below OZ2_MIN_SIZE, or below what can ever gain.
+    TooSmall,
+    /// One dimension is so small that the work around the products outweighs them.
+    ThinShape,
+    /// The time model expects the native BLAS to be faster.
+    NoGain,
+    /// NaN or Inf in A, B, alpha or beta.
+    NonFinite,
+    /// Modes fast and accurate: the number of moduli cannot hold the call.
+    Range,
+    /// Mode auto: no allowed number of moduli proves the accuracy.
+    NotProvable,
+    /// The call came from inside another GEMM (a BLAS that calls itself).
+    Nested,
+    /// The workspace could not be had, even for the smallest blocks.
+    NoMemory,
+    /// A fault inside an engine; C was not touched, or what was missing of it has been computed natively.
+    EngineFault,
+    /// The process was forked and the engine cannot work in the child.
+    Forked,
+}
+
+impl Reason {
+    pub const COUNT: usize = 14;
+
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::QuickReturn,
+        Self::IllegalArgument,
+        Self::Disabled,
+        Self::EngineUnavailable,
+        Self::TooSmall,
+        Self::ThinShape,
+        Self::NoGain,
+        Self::NonFinite,
+        Self::Range,
+        Self::NotProvable,
+        Self::Nested,
+        Self::NoMemory,
+        Self::EngineFault,
+        Self::Forked,
+    ];
+
+    /// The name in the statistics; never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QuickReturn => "quick return",
+            Self::IllegalArgument => "illegal argument",
+            Self::Disabled => "disabled",
+            Self::EngineUnavailable => "engine unavailable",
+            Self::TooSmall => "too small",
+            Self::ThinShape => "thin shape",
+            Self::NoGain => "no gain",
+            Self::NonFinite => "non-finite",
+            Self::Range => "range",
+            Self::NotProvable => "not provable",
+            Self::Nested => "nested",
+            Self::NoMemory => "no memory",
+            Self::EngineFault => "engine fault",
+            Self::Forked => "forked",
+        }
+    }
+}
+
+/// What `decide` looks at in a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub alpha: f64,
+    pub beta: f64,
+}
+
+/// The engines that this machine has, best first, by their place in [`crate::engine::NAMES`], and the threads a call may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    pub engines: &'a [usize],
+    pub threads: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    Native(Reason),
+    /// With this engine; the scan and the plan may still send the call to the native BLAS.
+    Emulate(usize),
+}
+
+/// Below this m n k no engine gains.
+const SMALLEST: f64 = 128.0 * 128.0 * 128.0;
+/// Below this dimension the work that grows with the area outweighs the products.
+const THINNEST: usize = 32;
+
+/// Decides by shape, cost and options, before any element is read (NUMERICS: the order of the tests).
+pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
+    if options.mode == Mode::Native {
+        return Route::Native(Reason::Disabled);
+    }
+    let Some(engine) = choose_engine(machine, options.engine) else {
+        return Route::Native(Reason::EngineUnavailable);
+    };
+    let work = call.m as f64 * call.n as f64 * call.k as f64;
+    match options.min_size {
+        MinSize::Fixed(x) if work < x * x * x => return Route::Native(Reason::TooSmall),
+        MinSize::Fixed(_) => {}
+        MinSize::Auto if work < SMALLEST => return Route::Native(Reason::TooSmall),
+        MinSize::Auto if call.m.min(call.n).min(call.k) < THINNEST => {
+            return Route::Native(Reason::ThinShape);
+        }
+        MinSize::Auto => {
+            let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
+            if cost::emulated_seconds(call, engine, moduli, machine.threads)
+                > cost::native_seconds(call, machine.threads)
+            {
+                return Route::Native(Reason::NoGain);
+            }
+        }
+    }
+    if !call.alpha.is_finite() || !call.beta.is_finite() {
+        return Route::Native(Reason::NonFinite);
+    }
+    Route::Emulate(engine)
+}
+
+/// N of the modes accurate and fast.
+pub fn fixed_moduli(options: &Options) -> usize {
+    options.moduli.unwrap_or(15)
+}
+
+/// The named engine if the machine has it (never another), or the best one for auto.
+pub fn choose_engine(machine: &Machine, choice: EngineChoice) -> Option<usize> {
+    if choice == EngineChoice::Auto {
+        return machine.engines.first().copied();
+    }
+    let wanted = crate::engine::index_of(choice);
+    machine.engines.iter().copied().find(|&engine| engine == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine;
+
+    fn portable() -> usize {
+        engine::index_of(EngineChoice::Portable)
+    }
+
+    fn route(m: usize, n: usize, k: usize, pairs: &[(&str, &str)]) -> Route {
+        let get = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let options = Options::read(get, |entry, value| panic!("{}={value}", entry.name));
+        let engines = [portable()];
+        decide(&Shape { m, n, k, alpha: 1.0, beta: 0.0 }, &Machine { engines: &engines, threads: 2 }, &options)
+    }
+
+    #[test]
+    fn every_reason_of_shape_and_options() {
+        use Reason::*;
+        let native = Route::Native;
+        assert_eq!(route(500, 500, 500, &[("OZ2_MODE", "native")]), native(Disabled));
+        assert_eq!(route(500, 500, 500, &[("OZ2_MODE", "native"), ("OZ2_MIN_SIZE", "0")]), native(Disabled));
+        assert_eq!(route(500, 500, 500, &[("OZ2_ENGINE", "cuda")]), native(EngineUnavailable));
+        assert_eq!(route(500, 500, 500, &[("OZ2_ENGINE", "amx"), ("OZ2_MIN_SIZE", "0")]), native(EngineUnavailable));
+        assert_eq!(route(8, 8, 8, &[]), native(TooSmall));
+        assert_eq!(route(31, 4000, 4000, &[]), native(ThinShape));
+        assert_eq!(route(4000, 31, 4000, &[]), native(ThinShape));
+        assert_eq!(route(4000, 4000, 31, &[]), native(ThinShape));
+        assert_eq!(route(4000, 4000, 4000, &[]), native(NoGain));
+        assert_eq!(route(4000, 4000, 4000, &[("OZ2_MODE", "fast"), ("OZ2_MODULI", "20")]), native(NoGain));
+    }
+
+    #[test]
+    fn a_fixed_size_switches_the_time_model_off() {
+        let emulate = Route::Emulate(portable());
+        assert_eq!(route(1, 1, 1, &[("OZ2_MIN_SIZE", "0")]), emulate);
+        assert_eq!(route(1, 4000, 4000, &[("OZ2_MIN_SIZE", "200")]), emulate);
+        assert_eq!(route(64, 64, 64, &[("OZ2_MIN_SIZE", "64")]), emulate);
+        assert_eq!(route(64, 64, 63, &[("OZ2_MIN_SIZE", "64")]), Route::Native(Reason::TooSmall));
+        assert_eq!(route(64, 64, 64, &[("OZ2_MIN_SIZE", "0"), ("OZ2_ENGINE", "portable")]), emulate);
+    }
+
+    #[test]
+    fn sizes_beyond_64_bits_do_not_wrap() {
+        let huge = 1 << 40;
+        assert_eq!(route(huge, huge, huge, &[("OZ2_MIN_SIZE", "1000")]), Route::Emulate(portable()));
+    }
+
+    #[test]
+    fn scalars_that_are_not_finite_go_native() {
+        let options = Options::read(|name| (name == "OZ2_MIN_SIZE").then(|| "0".to_owned()), |_, _| ());
+        let engines = [portable()];
+        let machine = Machine { engines: &engines, threads: 1 };
+        for (alpha, beta) in [(f64::NAN, 0.0), (1.0, f64::INFINITY), (f64::NEG_INFINITY, 1.0), (1.0, f64::NAN)] {
+            let call = Shape { m: 9, n: 9, k: 9, alpha, beta };
+            assert_eq!(decide(&call, &machine, &options), Route::Native(Reason::NonFinite));
+        }
+    }
+
+    #[test]
+    fn without_an_engine_everything_goes_native() {
+        let machine = Machine { engines: &[], threads: 1 };
+        let call = Shape { m: 900, n: 900, k: 900, alpha: 1.0, beta: 0.0 };
+        assert_eq!(decide(&call, &machine, &Options::default()), Route::Native(Reason::EngineUnavailable));
+    }
+
+    #[test]
+    fn the_list_of_reasons_is_complete_and_in_order() {
+        for (at, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, at);
+        }
+        let mut names: Vec<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Reason::COUNT);
+    }
+}
