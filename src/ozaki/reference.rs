@@ -6,7 +6,7 @@ use num_bigint::{BigInt, Sign};
 
 use super::bound::Line;
 use super::moduli::MODULI;
-use super::plan::Plan;
+use super::plan::{Accuracy, NoPlan, Plan};
 
 /// A number m 2^e, exact.
 #[derive(Clone, Debug)]
@@ -200,4 +200,137 @@ pub fn product(a: &[f64], b: &[f64], k: usize, plan: &Plan, alpha: f64, beta: f6
             output(x, plan.rows[at % m] + plan.columns[at / m], alpha, beta, c)
         })
         .collect()
+}
+
+/// H_N of NUMERICS section 1.
+fn limit(moduli: usize) -> BigInt {
+    let product: BigInt = MODULI[..moduli].iter().map(|&p| BigInt::from(p)).product();
+    (&product - 1) / 2 - (product >> 32)
+}
+
+/// u 2^x <= h, exactly.
+fn fits(u: u64, x: i32, h: &BigInt) -> bool {
+    if x >= 0 { BigInt::from(u) << x as u32 <= *h } else { BigInt::from(u) <= h << -x as u32 }
+}
+
+/// The largest integer s with 4^s u <= h.
+fn largest_quarter_power(u: u64, h: &BigInt) -> i32 {
+    (-100..100).rev().find(|s| fits(u, 2 * s, h)).expect("100 bits on either side are enough")
+}
+
+/// ceil(lg x/g): the least integer c with x <= 2^c g.
+fn ceil_lg(x: u64, g: u64) -> i32 {
+    (-70..70).find(|&c| BigInt::from(x) << 70 <= BigInt::from(g) << (70 + c) as u32).expect("64 bits")
+}
+
+/// floor(lg T) for n nonzeros.
+fn floor_lg_t(accuracy: Accuracy, n: u64) -> i32 {
+    // Squares, since T = 2 sqrt(n) is no integer.
+    let square: u128 = match accuracy {
+        Accuracy::Fp64 => 4 * u128::from(n),
+        Accuracy::Textbook => u128::from((n - 1).max(1)).pow(2),
+        Accuracy::High => 1,
+    };
+    (0..64).rev().find(|&f| 1u128.checked_shl(2 * f).is_some_and(|power| power <= square)).unwrap_or(0) as i32
+}
+
+/// The operands of a call as their lines, with everything that the plan looks at.
+struct Statistics {
+    a: Vec<Line>,
+    b: Vec<Line>,
+    /// G_ij at [j][i].
+    g: Vec<Vec<u64>>,
+    /// Whether row i and column j have a nonzero in common, at [j][i].
+    meet: Vec<Vec<bool>>,
+}
+
+impl Statistics {
+    fn of(a: &[f64], b: &[f64], k: usize) -> Self {
+        let rows: Vec<&[f64]> = a.chunks(k).collect();
+        let columns: Vec<&[f64]> = b.chunks(k).collect();
+        let lines = |lines: &[&[f64]]| -> Vec<Line> { lines.iter().map(|values| line(values)).collect() };
+        let (la, lb) = (lines(&rows), lines(&columns));
+        let entry = |x: &[f64], e: i32, y: &[f64], f: i32| -> u64 {
+            x.iter().zip(y).map(|(&x, &y)| u64::from(magnitude(x, e)) * u64::from(magnitude(y, f))).sum()
+        };
+        let over = |f: &dyn Fn(usize, usize) -> u64| -> Vec<Vec<u64>> {
+            (0..lb.len()).map(|j| (0..la.len()).map(|i| f(i, j)).collect()).collect()
+        };
+        let g = over(&|i, j| entry(rows[i], la[i].exponent, columns[j], lb[j].exponent));
+        let meet = over(&|i, j| rows[i].iter().zip(columns[j]).any(|(&x, &y)| x != 0.0 && y != 0.0).into());
+        let meet = meet.iter().map(|column| column.iter().map(|&x| x == 1).collect()).collect();
+        Self { a: la, b: lb, g, meet }
+    }
+
+    fn upper(&self, i: usize, j: usize) -> u64 {
+        let (row, column) = (&self.a[i], &self.b[j]);
+        self.g[j][i] + row.sum + column.sum + row.nonzeros.min(column.nonzeros)
+    }
+
+    /// The pairs of a row and a column that both have a nonzero.
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let columns = (0..self.b.len()).filter(|&j| self.b[j].nonzeros > 0);
+        columns.flat_map(|j| (0..self.a.len()).filter(|&i| self.a[i].nonzeros > 0).map(move |i| (i, j)))
+    }
+
+    fn finish(&self, moduli: usize, sigma: &[i32], tau: &[i32]) -> Plan {
+        let shift = |lines: &[Line], sigmas: &[i32]| {
+            let s = |(line, sigma): (&Line, &i32)| if line.nonzeros == 0 { 0 } else { sigma + 7 - line.exponent };
+            lines.iter().zip(sigmas).map(s).collect()
+        };
+        Plan { moduli, rows: shift(&self.a, sigma), columns: shift(&self.b, tau) }
+    }
+
+    fn fixed(&self, moduli: usize, row: &[u64], column: &[u64]) -> Result<Plan, NoPlan> {
+        let h = limit(moduli);
+        let sigmas = |sums: &[u64]| -> Vec<i32> {
+            sums.iter().map(|&sum| if sum == 0 { 0 } else { largest_quarter_power(sum, &h) }).collect()
+        };
+        let (sigma, tau) = (sigmas(row), sigmas(column));
+        if sigma.iter().chain(&tau).any(|&s| s < -1) { Err(NoPlan::Range) } else { Ok(self.finish(moduli, &sigma, &tau)) }
+    }
+}
+
+/// Mode fast (NUMERICS section 3); layout of the operands as in [`integer_product`].
+pub fn plan_fast(a: &[f64], b: &[f64], k: usize, moduli: usize) -> Result<Plan, NoPlan> {
+    let s = Statistics::of(a, b, k);
+    let squares = |lines: &[Line]| -> Vec<u64> { lines.iter().map(|line| line.squares).collect() };
+    s.fixed(moduli, &squares(&s.a), &squares(&s.b))
+}
+
+/// Mode accurate.
+pub fn plan_accurate(a: &[f64], b: &[f64], k: usize, moduli: usize) -> Result<Plan, NoPlan> {
+    let s = Statistics::of(a, b, k);
+    let (mut row, mut column) = (vec![0; s.a.len()], vec![0; s.b.len()]);
+    for (i, j) in s.pairs() {
+        row[i] = s.upper(i, j).max(row[i]);
+        column[j] = s.upper(i, j).max(column[j]);
+    }
+    s.fixed(moduli, &row, &column)
+}
+
+/// Mode auto, steps 1 to 4 with 5a.
+pub fn plan_auto(a: &[f64], b: &[f64], k: usize, accuracy: Accuracy, most: usize) -> Result<Plan, NoPlan> {
+    let s = Statistics::of(a, b, k);
+    let (mut row, mut column) = (vec![0; s.a.len()], vec![0; s.b.len()]);
+    for (i, j) in s.pairs().filter(|&(i, j)| s.meet[j][i]) {
+        let (x, y) = (&s.a[i], &s.b[j]);
+        let bits = 53 - floor_lg_t(accuracy, x.nonzeros.min(y.nonzeros));
+        let need = |sum: u64| if s.g[j][i] == 0 { 10_000 } else { bits + ceil_lg(sum, s.g[j][i]) };
+        row[i] = need(y.sum + y.nonzeros).max(row[i]);
+        column[j] = need(x.sum + x.nonzeros).max(column[j]);
+    }
+    for (needs, lines) in [(&mut row, &s.a), (&mut column, &s.b)] {
+        for (need, line) in needs.iter_mut().zip(lines) {
+            *need = if line.nonzeros == 0 { 0 } else { (*need).min(line.exact_at) };
+        }
+    }
+    let holds = |moduli: usize, extra: i32| {
+        let h = limit(moduli);
+        s.pairs().all(|(i, j)| fits(s.upper(i, j), row[i] + column[j] + 2 * extra, &h))
+    };
+    let moduli = (2..=most).find(|&n| holds(n, 0)).ok_or(NoPlan::NotProvable)?;
+    let spare = if s.pairs().next().is_none() { 0 } else { (0..200).take_while(|&d| holds(moduli, d)).last().unwrap_or(0) };
+    let with = |needs: Vec<i32>| -> Vec<i32> { needs.iter().map(|need| need + spare).collect() };
+    Ok(s.finish(moduli, &with(row), &with(column)))
 }

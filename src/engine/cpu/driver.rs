@@ -2,6 +2,7 @@
 //!
 //! All sums are exact integers, so the result does not depend on blocks or threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::blocks::Blocks;
@@ -48,18 +49,32 @@ struct Run<'a> {
     threads: usize,
 }
 
+impl<'a> Run<'a> {
+    fn new(kernels: &'static Kernels, call: &'a Gemm, settings: &'a Settings) -> Self {
+        let small = call.multiplications() * settings.moduli as f64 <= WORTH_A_TEAM;
+        let threads = if small { 1 } else { settings.threads };
+        Self { kernels, call, settings, threads }
+    }
+}
+
 /// # Safety
 ///
 /// As for [`crate::engine::Engine::gemm`].
 pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Outcome {
-    let small = call.multiplications() * settings.moduli as f64 <= WORTH_A_TEAM;
-    let threads = if small { 1 } else { settings.threads };
-    let run = Run { kernels, call, settings, threads };
+    let run = Run::new(kernels, call, settings);
     // SAFETY: passed on from the caller, here and below.
     match unsafe { run.plan() } {
         Ok((plan, bound)) => unsafe { run.compute(&plan, bound) },
         Err(reason) => Outcome::Declined(reason),
     }
+}
+
+/// # Safety
+///
+/// A and B of the call can be read.
+pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
+    // SAFETY: passed on from the caller.
+    unsafe { Run::new(kernels, call, settings).plan().map(|(plan, _)| plan) }
 }
 
 /// The elements of the inner dimension from `first` on that a block holds at a time.
@@ -278,8 +293,10 @@ impl Run<'_> {
                 residues: &mut residues,
                 written: &written,
             };
+            // A panic must not get past here: the caller would not know which tiles are written.
             // SAFETY: by the contract of this function.
-            if unsafe { block.compute(&mut b_holds) }.is_err() {
+            let computed = catch_unwind(AssertUnwindSafe(|| unsafe { block.compute(&mut b_holds) }));
+            if !matches!(computed, Ok(Ok(()))) {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
                 let missing = tiles(at).zip(&written).filter(|(_, done)| !done.load(Ordering::Acquire));
                 let rest: Vec<Rectangle> = missing.map(|(tile, _)| tile).chain(all.skip(number + 1)).collect();
@@ -385,7 +402,7 @@ impl Block<'_> {
     }
 }
 
-/// Reconstructs a tile and writes it, complete.
+/// Reconstructs a tile and writes it, complete. Nothing can fail between its first and its last write.
 ///
 /// # Safety
 ///

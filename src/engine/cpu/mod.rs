@@ -2,6 +2,8 @@
 
 use crate::engine::{Engine, Outcome, Settings};
 use crate::gemm::Gemm;
+use crate::ozaki::plan::Plan;
+use crate::route::Reason;
 
 mod blocks;
 mod driver;
@@ -26,6 +28,16 @@ impl CpuEngine {
     /// An engine of any table of kernels, for the tests.
     pub const fn with(kernels: &'static Kernels) -> Self {
         Self { kernels }
+    }
+
+    /// The plan alone, for the tests.
+    ///
+    /// # Safety
+    ///
+    /// A and B of the call can be read.
+    pub unsafe fn plan(&self, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
+        // SAFETY: passed on from the caller.
+        unsafe { driver::plan(self.kernels, call, settings) }
     }
 }
 

@@ -1,0 +1,161 @@
+//! The plan against the Python oracle (tests/oracle), and against the slow reference, in all modes.
+
+mod common;
+
+use std::process::Command;
+
+use common::{DEFAULTS, PLAIN, Problem, Random, engines};
+use oz2blas::engine::Settings;
+use oz2blas::options::Mode;
+use oz2blas::ozaki::moduli::MAX_MODULI;
+use oz2blas::ozaki::plan::{Accuracy, NoPlan, Plan};
+use oz2blas::ozaki::reference;
+use oz2blas::route::Reason;
+
+type Expected = Result<Plan, NoPlan>;
+
+fn numbers<T: std::str::FromStr>(words: &[&str]) -> Vec<T>
+where
+    T::Err: std::fmt::Debug,
+{
+    words.iter().map(|word| word.parse().unwrap()).collect()
+}
+
+/// The plan of every engine must be this one.
+fn expect(problem: &Problem, settings: Settings, want: &Expected, what: &str) {
+    let mut stored = problem.store(PLAIN);
+    let call = problem.gemm(PLAIN, &mut stored);
+    for engine in engines() {
+        // SAFETY: the matrices are ours and as large as the call says.
+        let got = unsafe { engine.plan(&call, &settings) };
+        let want = want.clone().map_err(|none| match none {
+            NoPlan::Range => Reason::Range,
+            NoPlan::NotProvable => Reason::NotProvable,
+        });
+        assert_eq!(got, want, "{what}");
+    }
+}
+
+#[test]
+fn the_plan_is_that_of_the_oracle() {
+    let python = std::env::var("OZ2_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/plans.py");
+    let output = Command::new(&python).args([script, "--fuzz", "400"]).output().expect("Python runs");
+    assert!(output.status.success(), "{python} {script} (needs numpy):\n{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut problem: Option<Problem> = None;
+    let (mut name, mut count, mut auto, mut provable) = (String::new(), 0, None, 0);
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let doubles = || words[1..].iter().map(|w| f64::from_bits(u64::from_str_radix(w, 16).unwrap()));
+        match words[0] {
+            "case" => {
+                name = words[1].to_owned();
+                let [m, n, k] = numbers::<usize>(&words[2..])[..] else { panic!("{line}") };
+                let (a, b, c) = (Vec::new(), Vec::new(), vec![0.0; m * n]);
+                problem = Some(Problem { m, n, k, alpha: 1.0, beta: 0.0, a, b, c });
+                count += 1;
+            }
+            "a" => problem.as_mut().unwrap().a = doubles().collect(),
+            "b" => {
+                let problem = problem.as_mut().unwrap();
+                let by_rows: Vec<f64> = doubles().collect();
+                let (n, k) = (problem.n, problem.k);
+                problem.b = (0..n * k).map(|at| by_rows[at % k * n + at / k]).collect();
+            }
+            "plan" if words[1] == "none" => {
+                expect(problem.as_ref().unwrap(), DEFAULTS, &Err(NoPlan::NotProvable), &name);
+            }
+            "plan" => {
+                let moduli = words[1].parse().unwrap();
+                auto = Some(Plan { moduli, rows: Vec::new(), columns: Vec::new() });
+            }
+            "s" => auto.as_mut().unwrap().rows = numbers(&words[1..]),
+            "t" => {
+                let mut plan = auto.take().unwrap();
+                plan.columns = numbers(&words[1..]);
+                let problem = problem.as_ref().unwrap();
+                // One modulus fewer must not do.
+                let fewer = Settings { moduli: plan.moduli - 1, ..DEFAULTS };
+                if fewer.moduli >= 2 {
+                    expect(problem, fewer, &Err(NoPlan::NotProvable), &name);
+                }
+                expect(problem, DEFAULTS, &Ok(plan), &name);
+                provable += 1;
+            }
+            mode @ ("fast" | "accurate") => {
+                let problem = problem.as_ref().unwrap();
+                let moduli = words[1].parse().unwrap();
+                let mode = if mode == "fast" { Mode::Fast } else { Mode::Accurate };
+                let want = if words[2] == "range" {
+                    Err(NoPlan::Range)
+                } else {
+                    let rows = numbers(&words[3..3 + problem.m]);
+                    Ok(Plan { moduli, rows, columns: numbers(&words[4 + problem.m..]) })
+                };
+                expect(problem, Settings { mode, moduli, ..DEFAULTS }, &want, &name);
+            }
+            "end" => assert_eq!(words[1].parse(), Ok(count)),
+            _ => panic!("{line}"),
+        }
+    }
+    assert!(text.lines().last().unwrap().starts_with("end "), "the stream was cut short");
+    assert!(count > 800 && provable > 600, "{count} cases, {provable} provable");
+}
+
+/// Data that meets every branch: zeros, exact rows, wide exponents, disjoint supports.
+fn problem(random: &mut Random) -> Problem {
+    let (m, n, k) =
+        (1 + random.below(40) as usize, 1 + random.below(40) as usize, 1 + random.below(70) as usize);
+    let mut operand = |count: usize| -> Vec<f64> {
+        let (kind, width) = (random.below(6), 1 + random.below(30));
+        let value = |random: &mut Random| match kind {
+            0 => (random.next() >> (63 - width)) as f64 - 2f64.powi(width as i32),
+            1 => [0.0, 1.0, -1.0][random.below(3) as usize],
+            2 => random.uniform() * f64::from_bits(random.below(width) << 52),
+            3 if random.below(2) == 0 => 0.0,
+            4 => random.uniform() * 2f64.powi(random.below(width) as i32),
+            _ => random.uniform(),
+        };
+        (0..count).map(|_| value(random)).collect()
+    };
+    let (mut a, b) = (operand(m * k), operand(n * k));
+    if random.below(4) == 0 {
+        a[..k].fill(0.0);
+    }
+    Problem { m, n, k, alpha: 1.0, beta: 0.0, a, b, c: vec![0.0; m * n] }
+}
+
+#[test]
+fn the_plan_is_that_of_the_reference_in_every_mode_and_accuracy() {
+    let mut random = Random(3);
+    let mut seen = [0; MAX_MODULI + 1];
+    for round in 0..150 {
+        let p = problem(&mut random);
+        for accuracy in [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High] {
+            let most = 2 + random.below(19) as usize;
+            let want = reference::plan_auto(&p.a, &p.b, p.k, accuracy, most);
+            seen[want.as_ref().map_or(0, |plan| plan.moduli)] += 1;
+            expect(&p, Settings { accuracy, moduli: most, ..DEFAULTS }, &want, &format!("round {round}"));
+        }
+        for moduli in [2, 3, 9, 20] {
+            let fast = reference::plan_fast(&p.a, &p.b, p.k, moduli);
+            let settings = Settings { mode: Mode::Fast, moduli, ..DEFAULTS };
+            expect(&p, settings, &fast, &format!("fast, round {round}"));
+            let accurate = reference::plan_accurate(&p.a, &p.b, p.k, moduli);
+            expect(&p, Settings { mode: Mode::Accurate, ..settings }, &accurate, &format!("accurate, round {round}"));
+        }
+    }
+    assert!(seen.iter().filter(|&&count| count > 0).count() > 10, "few moduli were met: {seen:?}");
+}
+
+/// Sums of k beyond 2^17 need more than 32 bits: a bound product that wraps would give another plan.
+#[test]
+fn a_long_inner_dimension_does_not_wrap() {
+    let (m, n, k) = (2, 2, 140_000);
+    let p = Problem { m, n, k, alpha: 1.0, beta: 0.0, a: vec![0.999; m * k], b: vec![0.999; n * k], c: vec![0.0; 4] };
+    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, 20);
+    expect(&p, DEFAULTS, &want, "k = 140000");
+    let want = reference::plan_accurate(&p.a, &p.b, k, 15);
+    expect(&p, Settings { mode: Mode::Accurate, moduli: 15, ..DEFAULTS }, &want, "accurate, k = 140000");
+}

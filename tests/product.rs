@@ -1,0 +1,242 @@
+//! Whole emulated calls against `ozaki::reference`, bit for bit, and against the promise by exact arithmetic.
+
+mod common;
+
+use common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits, engines};
+use oz2blas::engine::{Outcome, Settings};
+use oz2blas::options::Mode;
+use oz2blas::ozaki::moduli::MAX_MODULI;
+use oz2blas::ozaki::plan::{Accuracy, NoPlan, Plan};
+use oz2blas::ozaki::reference::{self, Dyadic};
+use oz2blas::route::Reason;
+
+fn reference_plan(p: &Problem, settings: &Settings) -> Result<Plan, NoPlan> {
+    match settings.mode {
+        Mode::Fast => reference::plan_fast(&p.a, &p.b, p.k, settings.moduli),
+        Mode::Accurate => reference::plan_accurate(&p.a, &p.b, p.k, settings.moduli),
+        _ => reference::plan_auto(&p.a, &p.b, p.k, settings.accuracy, settings.moduli),
+    }
+}
+
+/// Every engine gives what the reference gives; returns the plan, or None where there is none.
+fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Option<Plan> {
+    let plan = reference_plan(p, settings);
+    for engine in engines() {
+        let (outcome, c) = p.run(&engine, settings, layout);
+        match &plan {
+            Ok(plan) => {
+                let Outcome::Done(report) = outcome else { panic!("{what}: {outcome:?}") };
+                assert_eq!(report.moduli, plan.moduli, "{what}");
+                assert_eq!(report.bound.is_some(), settings.mode == Mode::Auto);
+                let want = reference::product(&p.a, &p.b, p.k, plan, p.alpha, p.beta, &p.c);
+                assert_same_bits(&c, &want, what);
+            }
+            Err(none) => {
+                let reason = if *none == NoPlan::Range { Reason::Range } else { Reason::NotProvable };
+                assert_eq!(outcome, Outcome::Declined(reason), "{what}");
+                assert_same_bits(&c, &p.c, what);
+            }
+        }
+    }
+    plan.ok()
+}
+
+fn value(random: &mut Random, kind: u64) -> f64 {
+    match kind {
+        0 => random.uniform(),
+        1 => random.below(19) as f64 - 9.0,
+        2 => random.uniform() * 2f64.powi(random.below(24) as i32 - 12),
+        3 => if random.below(3) == 0 { random.uniform() } else { 0.0 },
+        4 => random.uniform() * f64::from_bits(random.below(60) << 52), // down into the subnormal range
+        5 => random.uniform() as f32 as f64,
+        6 => if random.below(2) == 0 { 1.0 } else { -1.0 },
+        _ => random.uniform() * 2f64.powi(900),
+    }
+}
+
+fn problem(random: &mut Random, (m, n, k): (usize, usize, usize), kinds: (u64, u64)) -> Problem {
+    let a = (0..m * k).map(|_| value(random, kinds.0)).collect();
+    let b = (0..n * k).map(|_| value(random, kinds.1)).collect();
+    let c = (0..m * n).map(|_| random.uniform()).collect();
+    let scalars = [0.0, 1.0, -1.0, 0.75, 3e-5, -1e200, 5e-324];
+    let alpha = scalars[1 + random.below(6) as usize];
+    let beta = scalars[random.below(7) as usize];
+    Problem { m, n, k, alpha, beta, a, b, c }
+}
+
+fn layout(random: &mut Random) -> Layout {
+    let mut extra = || random.below(3) as usize * 5;
+    let extra = [extra(), extra(), extra()];
+    let (ta, tb) = (random.below(2) == 1, random.below(2) == 1);
+    Layout { ta, tb, extra, misaligned: 4 * random.below(2) as usize }
+}
+
+#[test]
+fn every_number_of_moduli_mode_and_transpose() {
+    let mut random = Random(10);
+    for moduli in 2..=MAX_MODULI {
+        for mode in [Mode::Fast, Mode::Accurate, Mode::Auto] {
+            for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+                let shape = (1 + random.below(40) as usize, 1 + random.below(40) as usize, 1 + random.below(300) as usize);
+                let kinds = (random.below(8), random.below(8));
+                let p = problem(&mut random, shape, kinds);
+                let layout = Layout { ta, tb, ..layout(&mut random) };
+                let settings = Settings { mode, moduli, ..DEFAULTS };
+                check(&p, &settings, layout, &format!("{mode:?} N {moduli} {layout:?} {shape:?} kinds {kinds:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_calls() {
+    let mut random = Random(11);
+    let mut seen = [false; MAX_MODULI + 1];
+    for round in 0..300 {
+        let shape = (1 + random.below(70) as usize, 1 + random.below(70) as usize, 1 + random.below(40) as usize);
+        let kinds = (random.below(8), random.below(8));
+        let p = problem(&mut random, shape, kinds);
+        let accuracy = [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High][random.below(3) as usize];
+        let threads = 1 + random.below(3) as usize;
+        let settings = Settings { accuracy, threads, ..DEFAULTS };
+        let layout = layout(&mut random);
+        if let Some(plan) = check(&p, &settings, layout, &format!("round {round} {shape:?} kinds {kinds:?}")) {
+            seen[plan.moduli] = true;
+        }
+    }
+    assert!(seen.iter().filter(|&&seen| seen).count() >= 10, "few moduli were met: {seen:?}");
+}
+
+/// k across 2^17, where a 32-bit sum of residues would wrap, for N = 5..20.
+#[test]
+fn a_long_inner_dimension() {
+    let mut random = Random(13);
+    for moduli in 5..=MAX_MODULI {
+        let k = (1 << 17) + 3;
+        // Equal signs and extreme residues drive the sums to their limits.
+        let fill = |value: f64, count: usize| vec![value; count * k];
+        let (mut a, b) = (fill(0.999, 2), fill(if moduli % 2 == 0 { 0.998 } else { -0.998 }, 1));
+        a[k..].iter_mut().for_each(|x| *x = random.uniform());
+        let p = Problem { m: 2, n: 1, k, alpha: 1.0, beta: 1.0, a, b, c: vec![0.5; 2] };
+        check(&p, &Settings { mode: Mode::Accurate, moduli, ..DEFAULTS }, PLAIN, &format!("N {moduli}, long k"));
+    }
+    let ones = vec![131071.0; 2 * 131075];
+    let p = Problem { m: 2, n: 2, k: 131075, alpha: 1.0, beta: 0.0, a: ones.clone(), b: ones, c: vec![0.0; 4] };
+    for engine in engines() {
+        let (_, c) = p.run(&engine, &DEFAULTS, PLAIN);
+        assert_same_bits(&c, &[131075.0 * 131071.0 * 131071.0; 4], "equal integers");
+    }
+}
+
+/// One nonzero row and column whose C' is H_N or nearly: the last place before uniqueness would end.
+#[test]
+fn values_at_the_limit_of_the_moduli() {
+    for moduli in 2..=MAX_MODULI {
+        for (x, y) in [(127.99999, 1.0), (1.0 - 1e-16, 1.0 - 1e-16), (0.99, -0.99), (1.0 + 1e-15, 1.0)] {
+            for k in [1, 2, 7, 8] {
+                let p = Problem { m: 1, n: 1, k, alpha: 1.0, beta: 0.0, a: vec![x; k], b: vec![y; k], c: vec![0.0] };
+                for mode in [Mode::Fast, Mode::Accurate] {
+                    check(&p, &Settings { mode, moduli, ..DEFAULTS }, PLAIN, &format!("{mode:?} N {moduli} k {k} {x} {y}"));
+                }
+            }
+        }
+    }
+}
+
+/// Multiplying a row by a power of two changes the exponent of its results and nothing else.
+#[test]
+fn powers_of_two_pass_through() {
+    let mut random = Random(14);
+    let mut p = problem(&mut random, (9, 8, 50), (0, 0));
+    (p.alpha, p.beta) = (1.0, 0.0);
+    for mode in [Mode::Fast, Mode::Accurate, Mode::Auto] {
+        let settings = Settings { mode, moduli: 15, ..DEFAULTS };
+        for engine in engines() {
+            let (_, c) = p.run(&engine, &settings, PLAIN);
+            let mut scaled = p.clone();
+            scaled.a.iter_mut().enumerate().for_each(|(at, x)| *x *= 2f64.powi(11 * (at / 50) as i32 - 40));
+            scaled.b.iter_mut().enumerate().for_each(|(at, x)| *x *= 2f64.powi(17 * (at / 50) as i32 - 60));
+            let (_, got) = scaled.run(&engine, &settings, PLAIN);
+            let factor = |at: usize| 2f64.powi(11 * (at % 9) as i32 - 40) * 2f64.powi(17 * (at / 9) as i32 - 60);
+            let want: Vec<f64> = c.iter().enumerate().map(|(at, c)| c * factor(at)).collect();
+            assert_same_bits(&got, &want, &format!("{mode:?}"));
+        }
+    }
+}
+
+fn sum<'a>(terms: impl Iterator<Item = (&'a f64, &'a f64)>, absolute: bool) -> Dyadic {
+    terms.fold(Dyadic::from(0.0), |sum, (&x, &y)| {
+        let term = Dyadic::from(x).times(&Dyadic::from(y));
+        sum.plus(&if absolute { term.abs() } else { term })
+    })
+}
+
+/// |out - (alpha AB + beta C)| <= |alpha| (T + 2) u (|A||B|) + 2 u |beta C| + 2^-1073 on every entry, by exact arithmetic.
+#[test]
+fn the_promise_holds_on_every_entry() {
+    let mut random = Random(15);
+    let mut emulated = 0;
+    for round in 0..120 {
+        let shape = (1 + random.below(9) as usize, 1 + random.below(9) as usize, 1 + random.below(200) as usize);
+        let kinds = (random.below(7), random.below(7));
+        let p = problem(&mut random, shape, kinds);
+        let accuracy = [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High][round % 3];
+        for engine in engines() {
+            let (outcome, out) = p.run(&engine, &Settings { accuracy, ..DEFAULTS }, PLAIN);
+            let Outcome::Done(report) = outcome else { continue };
+            emulated += 1;
+            for (at, &got) in out.iter().enumerate() {
+                let (x, y) = (&p.a[at % p.m * p.k..][..p.k], &p.b[at / p.m * p.k..][..p.k]);
+                let nonzeros = |v: &[f64]| v.iter().filter(|&&x| x != 0.0).count() as u64;
+                let promise = accuracy.promise(nonzeros(x).min(nonzeros(y)));
+                assert!(report.bound.unwrap() >= promise);
+                let alpha = Dyadic::from(p.alpha);
+                let added = Dyadic::from(p.beta).times(&Dyadic::from(p.c[at]));
+                let exact = alpha.times(&sum(x.iter().zip(y), false)).plus(&added);
+                let size = alpha.abs().times(&sum(x.iter().zip(y), true));
+                let unit = Dyadic { m: 1.into(), e: -53 };
+                let allowed = size.times(&unit).times(&Dyadic::from(promise + 1.0));
+                let allowed = allowed.plus(&added.abs().times(&Dyadic { m: 1.into(), e: -52 }));
+                let allowed = allowed.plus(&Dyadic { m: 1.into(), e: -1073 });
+                if got.is_finite() {
+                    let error = Dyadic::from(got).minus(&exact).abs();
+                    assert!(error.at_most(&allowed), "round {round} entry {at}: {got:e} with {report:?}");
+                } else {
+                    assert!(Dyadic::from(f64::MAX).at_most(&exact.abs()), "round {round} entry {at}: {got}");
+                }
+            }
+        }
+    }
+    assert!(emulated > 60, "{emulated}");
+}
+
+#[test]
+fn values_that_are_not_finite_decline_the_call_and_leave_c() {
+    let mut random = Random(16);
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for in_a in [true, false] {
+            let mut p = problem(&mut random, (40, 35, 33), (0, 1));
+            let place = random.below(35 * 33) as usize;
+            if in_a { p.a[place] = bad } else { p.b[place] = bad }
+            for engine in engines() {
+                for mode in [Mode::Auto, Mode::Fast, Mode::Accurate] {
+                    let settings = Settings { mode, moduli: 15, ..DEFAULTS };
+                    let (outcome, c) = p.run(&engine, &settings, layout(&mut random));
+                    assert_eq!(outcome, Outcome::Declined(Reason::NonFinite));
+                    assert_same_bits(&c, &p.c, "C of a declined call");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn c_is_not_read_when_beta_is_zero() {
+    let mut random = Random(17);
+    for beta in [0.0, -0.0] {
+        let mut p = problem(&mut random, (33, 34, 20), (0, 0));
+        (p.alpha, p.beta) = (2.0, beta);
+        p.c.fill(f64::NAN);
+        check(&p, &DEFAULTS, PLAIN, "C of NaN");
+    }
+}
