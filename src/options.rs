@@ -88,7 +88,7 @@ pub struct Entry {
     /// Cannot change after the first call.
     fixed_at_start: bool,
     /// False for what is accepted but has no effect yet, which a warning says.
-    works: bool,
+    pub works: bool,
 }
 
 const fn entry(

@@ -250,3 +250,66 @@ unsafe fn scale(call: &Gemm) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::control::oz2_last_call;
+    use crate::engine::cpu::workspace::faults;
+
+    /// A product of small integers by `cblas_dgemm`, row-major, with C = 1 before and beta = 2.
+    fn product() -> Vec<f64> {
+        let (m, n, k) = (5, 4, 3);
+        let a: Vec<f64> = (0..m * k).map(|at| (at % 7) as f64 - 3.0).collect();
+        let b: Vec<f64> = (0..k * n).map(|at| (at % 5) as f64 - 2.0).collect();
+        let mut c = vec![1.0; m * n];
+        let (m, n, k) = (m as i64, n as i64, k as i64);
+        // SAFETY: the matrices are as large as the call says.
+        unsafe {
+            super::cblas::cblas_dgemm64_(
+                101, 111, 111, m, n, k, 3.0, a.as_ptr(), k, b.as_ptr(), n, 2.0, c.as_mut_ptr(), n,
+            );
+        }
+        for i in 0..m as usize {
+            for j in 0..n as usize {
+                let sum: f64 = (0..3).map(|h| a[i * 3 + h] * b[h * 4 + j]).sum();
+                assert_eq!(c[i * 4 + j], 3.0 * sum + 2.0);
+            }
+        }
+        c
+    }
+
+    fn last() -> String {
+        let mut text = [0u8; 512];
+        // SAFETY: the size is that of the array.
+        let length = unsafe { oz2_last_call(text.as_mut_ptr().cast(), text.len()) };
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    }
+
+    /// One test, since options belong to the process.
+    #[test]
+    fn every_fault_ends_in_the_right_result() {
+        assert_eq!(options::set_option("MIN_SIZE", "0", false), options::SetResult::Done);
+        let want = product();
+        assert!(last().contains(r#""route":"emulated""#), "{}", last());
+
+        faults::plan_panic();
+        assert_eq!(product(), want);
+        assert!(last().contains(r#""reason":"engine fault""#), "{}", last());
+        assert!(!INSIDE.get(), "the mark is gone after a panic");
+
+        faults::plan(Some(0), true);
+        assert_eq!(product(), want);
+        assert!(last().contains(r#""reason":"no memory""#), "{}", last());
+        faults::plan(None, false);
+
+        product();
+        assert!(last().contains(r#""route":"emulated""#), "{}", last());
+
+        INSIDE.set(true);
+        let before = counters::snapshot().reasons[Reason::Nested as usize].calls;
+        product();
+        INSIDE.set(false);
+        assert_eq!(counters::snapshot().reasons[Reason::Nested as usize].calls, before + 1);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{CblasXerbla, Xerbla};
 use super::find;
@@ -10,7 +11,7 @@ use crate::gemm::{Gemm, Rectangle};
 use crate::options;
 
 /// Below this m n k a second thread costs more than it brings.
-const WORTH_A_TEAM: f64 = 96.0 * 96.0 * 96.0;
+const WORTH_A_TEAM: f64 = (1 << 19) as f64;
 
 /// The call with the threads that the options allow.
 ///
@@ -26,52 +27,173 @@ pub unsafe fn gemm_for_caller(call: &Gemm) {
     unsafe { gemm(call, threads) }
 }
 
-/// C = alpha op(A) op(B) + beta C, in the floating-point environment of the caller.
+/// C = alpha op(A) op(B) + beta C for alpha != 0, in the floating-point environment of the caller.
 ///
 /// # Safety
 ///
 /// The matrices are as a BLAS demands them.
 pub unsafe fn gemm(call: &Gemm, threads: usize) {
-    let parts = threads.min(call.m.max(call.n).div_ceil(64)).max(1);
+    // Parts along the longer side of C, at multiples of 8 for the sake of the kernels.
     let split_columns = call.n >= call.m;
     let length = if split_columns { call.n } else { call.m };
-    let step = length.div_ceil(parts).next_multiple_of(8);
+    let step = length.div_ceil(threads.max(1)).next_multiple_of(8);
     let part = |number: usize| {
         let first = number * step;
-        let count = step.min(length.saturating_sub(first));
+        let count = step.min(length - first);
         if split_columns {
             Rectangle { i: 0, j: first, rows: call.m, columns: count }
         } else {
             Rectangle { i: first, j: 0, rows: count, columns: call.n }
         }
     };
-    let outcome = team::run(threads, length.div_ceil(step), &|number| {
+    let written: [AtomicBool; MOST_PARTS] = [const { AtomicBool::new(false) }; MOST_PARTS];
+    let parts = length.div_ceil(step);
+    let one = |number: usize| {
         // SAFETY: the parts are disjoint.
-        unsafe { one_thread(&call.part(part(number))) }
-    });
-    debug_assert!(outcome.is_ok());
+        unsafe { one_thread(&call.part(part(number))) };
+        written[number].store(true, Ordering::Release);
+    };
+    if parts > MOST_PARTS {
+        // SAFETY: by the contract of this function.
+        return unsafe { gemm(call, MOST_PARTS) };
+    }
+    // A panic in a kernel comes before it writes (it checks its table of caches): the plain loop does what is missing.
+    if team::run(threads, parts, &one).is_err() {
+        for number in (0..parts).filter(|&number| !written[number].load(Ordering::Acquire)) {
+            // SAFETY: as above.
+            unsafe { plain(&call.part(part(number))) };
+        }
+    }
 }
 
+/// More threads than this do not help the builtin.
+const MOST_PARTS: usize = 64;
+
+/// Columns of C for which the kernels pack at a time: what they need of memory grows with this.
+const PANEL_COLUMNS: usize = 2048;
+/// Bytes that the kernels allocate for that many columns, with room to spare. They abort where they get none, so we ask first.
+const PANEL_BYTES: usize = 16 << 20;
+
+/// # Safety
+///
+/// As for [`gemm`].
 unsafe fn one_thread(call: &Gemm) {
+    let aligned = [call.a.pointer().addr(), call.b.pointer().addr(), call.c.pointer().addr()]
+        .iter()
+        .all(|address| address.is_multiple_of(align_of::<f64>()));
+    if !aligned || !caches_are_known() || !memory_is_there() {
+        // SAFETY: by the contract of this function.
+        return unsafe { plain(call) };
+    }
+    for j in (0..call.n).step_by(PANEL_COLUMNS) {
+        let columns = PANEL_COLUMNS.min(call.n - j);
+        // SAFETY: by the contract of this function; the addresses are aligned.
+        unsafe { kernels(&call.part(Rectangle { i: 0, j, rows: call.m, columns })) };
+    }
+}
+
+/// The kernels block by the sizes of the caches, which some virtual machines hide.
+fn caches_are_known() -> bool {
+    gemm_common::cache::CACHE_INFO.iter().all(|cache| cache.cache_bytes != 0)
+}
+
+fn memory_is_there() -> bool {
+    Vec::<u8>::new().try_reserve_exact(PANEL_BYTES).is_ok()
+}
+
+/// One panel by the kernels of the crate `gemm` for this CPU.
+///
+/// # Safety
+///
+/// As for [`gemm`], and the addresses are aligned.
+unsafe fn kernels(call: &Gemm) {
     let (a, b, c) = (&call.a, &call.b, &call.c);
-    // SAFETY: by the contract of the caller.
+    macro_rules! with {
+        ($simd:expr, $lanes:literal, $kernel:ident) => {
+            gemm_common::gemm::gemm_basic_generic::<
+                _,
+                f64,
+                $lanes,
+                { $kernel::f64::MR_DIV_N * $lanes },
+                { $kernel::f64::NR },
+                { $kernel::f64::MR_DIV_N },
+                { $kernel::f64::H_M },
+                { $kernel::f64::H_N },
+            >(
+                $simd,
+                call.m,
+                call.n,
+                call.k,
+                c.pointer(),
+                c.ld as isize,
+                1,
+                call.beta != 0.0, // C is not read for beta = 0
+                a.pointer(),
+                a.element_stride as isize,
+                a.line_stride as isize,
+                b.pointer(),
+                b.line_stride as isize,
+                b.element_stride as isize,
+                call.beta, // the crate's alpha is the factor of C
+                call.alpha,
+                false,
+                false,
+                false,
+                |a, b, c| a * b + c,
+                &$kernel::f64::UKR,
+                &$kernel::f64::H_UKR,
+                false,
+                gemm_common::Parallelism::None,
+            )
+        };
+    }
+    // SAFETY: by the contract of this function.
     unsafe {
-        matrixmultiply::dgemm(
-            call.m,
-            call.k,
-            call.n,
-            call.alpha,
-            a.pointer(),
-            a.line_stride as isize,
-            a.element_stride as isize,
-            b.pointer(),
-            b.element_stride as isize,
-            b.line_stride as isize,
-            call.beta,
-            c.pointer(),
-            1,
-            c.ld as isize,
-        );
+        use gemm_f64::microkernel::scalar;
+        #[cfg(target_arch = "x86_64")]
+        {
+            use gemm_common::simd::{MixedSimd, V3, V4};
+            use gemm_f64::microkernel::{avx512f, fma};
+            // Our own detection first: it also asks whether the system saves the registers.
+            if is_x86_feature_detected!("avx512f")
+                && let Some(simd) = <V4 as MixedSimd<f64, f64, f64, f64>>::try_new()
+            {
+                return with!(simd, 8, avx512f);
+            }
+            if is_x86_feature_detected!("fma")
+                && let Some(simd) = <V3 as MixedSimd<f64, f64, f64, f64>>::try_new()
+            {
+                return with!(simd, 4, fma);
+            }
+        }
+        with!(gemm_common::simd::Scalar, 1, scalar);
+    }
+}
+
+/// The definition, without memory or alignment.
+///
+/// # Safety
+///
+/// As for [`gemm`].
+unsafe fn plain(call: &Gemm) {
+    let (a, b, c) = (&call.a, &call.b, &call.c);
+    for j in 0..call.n {
+        for i in 0..call.m {
+            // SAFETY: elements of the matrices.
+            unsafe {
+                let mut sum = 0.0;
+                for h in 0..call.k {
+                    let x = a.pointer().add(i * a.line_stride + h * a.element_stride).read_unaligned();
+                    let y = b.pointer().add(j * b.line_stride + h * b.element_stride).read_unaligned();
+                    sum += x * y;
+                }
+                let entry = c.pointer().add(i + j * c.ld);
+                let product = call.alpha * sum;
+                let value =
+                    if call.beta == 0.0 { product } else { product + call.beta * entry.read_unaligned() };
+                entry.write_unaligned(value);
+            }
+        }
     }
 }
 

@@ -149,6 +149,8 @@ impl Run<'_> {
     ///
     /// A and B can be read.
     unsafe fn plan(&self) -> Result<(Plan, Option<f64>), Reason> {
+        #[cfg(test)]
+        super::workspace::faults::panic_if_planned();
         let call = self.call;
         let per_line = size_of::<Line>() + size_of::<Scan>() + size_of::<i32>() + size_of::<u64>();
         let _charge = self.charge((call.m + call.n) * per_line)?;

@@ -7,6 +7,8 @@ use crate::route::Reason;
 
 mod blocks;
 mod driver;
+#[cfg(test)]
+mod faults;
 pub mod fpenv;
 pub mod kernels;
 pub mod packing;

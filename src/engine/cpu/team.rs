@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -60,7 +61,13 @@ struct Team {
     finished: Condvar,
     /// A run is in progress.
     busy: AtomicBool,
+    /// Number of runs so far: idle workers look at it for a while before they sleep.
+    runs: AtomicUsize,
 }
+
+/// How long an idle worker looks for the next run before it sleeps. Waking takes longer than a small product, and programs
+/// that multiply small matrices multiply many.
+const LOOK: Duration = Duration::from_micros(100);
 
 /// The team of this process; null before the first use and in the child of a fork. Never freed: its threads hold it.
 static TEAM: AtomicPtr<Team> = AtomicPtr::new(std::ptr::null_mut());
@@ -101,7 +108,16 @@ fn worker(team: &'static Team) {
                 team.finished.notify_one();
             }
         } else {
-            team.wake.wait(&mut state);
+            let runs = team.runs.load(Ordering::Relaxed);
+            drop(state);
+            let clock = Instant::now();
+            while team.runs.load(Ordering::Relaxed) == runs && clock.elapsed() < LOOK {
+                std::hint::spin_loop();
+            }
+            state = team.state.lock();
+            if team.runs.load(Ordering::Relaxed) == runs {
+                team.wake.wait(&mut state);
+            }
         }
     }
 }
@@ -136,6 +152,7 @@ impl Team {
             // SAFETY: the reference leaves this state, and every worker has dropped it, before this function returns.
             state.job = Some(unsafe { std::mem::transmute::<&Job, &'static Job<'static>>(job) });
             state.seats = helpers;
+            self.runs.fetch_add(1, Ordering::Relaxed);
             if state.workers > 0 {
                 self.wake.notify_all();
             }

@@ -49,7 +49,7 @@ pub fn vector<T: Clone>(length: usize, value: T) -> Result<Vec<T>, Reason> {
     Ok(out)
 }
 
-/// Lets the n-th allocation of this thread fail, for tests.
+/// Lets the n-th allocation of this thread fail, or the next plan panic, for tests.
 #[cfg(test)]
 pub mod faults {
     use std::cell::Cell;
@@ -57,6 +57,15 @@ pub mod faults {
     thread_local! {
         static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
         static LASTING: Cell<bool> = const { Cell::new(false) };
+        static PANIC: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub fn plan_panic() {
+        PANIC.set(true);
+    }
+
+    pub fn panic_if_planned() {
+        assert!(!PANIC.replace(false), "expected in this test");
     }
 
     /// The n-th allocation from now on fails (0: the next), and with `lasting` all after it too.

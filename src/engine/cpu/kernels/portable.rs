@@ -77,18 +77,24 @@ fn dot(a: &[i16], b: &[i16]) -> i32 {
     a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
 }
 
-/// Four rows with one column: the column is loaded once for all.
+/// Four rows with one column: the column is loaded once for all. The sum goes by pairs because that is what the multiply-add
+/// instruction of the SSE2 baseline does; written element by element the compiler uses half of it.
 #[inline]
 fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
-    let length = b.len();
-    let [a0, a1, a2, a3] = a.map(|line| &line[..length]);
+    let (pairs, odd) = b.as_chunks::<2>();
+    let [a0, a1, a2, a3] = a.map(|line| &line.as_chunks::<2>().0[..pairs.len()]);
+    let pair = |x: [i16; 2], y: [i16; 2]| {
+        i32::from(x[0]) * i32::from(y[0]) + i32::from(x[1]) * i32::from(y[1])
+    };
     let mut sums = [0i32; 4];
-    for h in 0..length {
-        let y = i32::from(b[h]);
-        sums[0] += i32::from(a0[h]) * y;
-        sums[1] += i32::from(a1[h]) * y;
-        sums[2] += i32::from(a2[h]) * y;
-        sums[3] += i32::from(a3[h]) * y;
+    for h in 0..pairs.len() {
+        sums[0] += pair(a0[h], pairs[h]);
+        sums[1] += pair(a1[h], pairs[h]);
+        sums[2] += pair(a2[h], pairs[h]);
+        sums[3] += pair(a3[h], pairs[h]);
+    }
+    if let Some(&y) = odd.first() {
+        sums.iter_mut().zip(a).for_each(|(sum, line)| *sum += i32::from(line[b.len() - 1]) * i32::from(y));
     }
     sums
 }

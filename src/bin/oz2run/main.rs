@@ -1,0 +1,203 @@
+//! oz2run: starts a program with oz2blas in front of its BLAS.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use oz2blas::options::{Options, TABLE};
+
+mod doctor;
+
+/// The environment variables that the arguments ask for, and the command that follows them.
+#[derive(Debug, PartialEq)]
+struct Invocation {
+    variables: Vec<(String, String)>,
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Request {
+    Help,
+    Version,
+    Doctor(Vec<(String, String)>),
+    Run(Invocation),
+}
+
+/// What an option means that is given without a value.
+fn value_when_alone(name: &str) -> Option<&'static str> {
+    match name {
+        "STATS" => Some("stderr"),
+        "CHECK" => Some("on"),
+        _ => None,
+    }
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, String> {
+    let mut arguments = arguments.into_iter();
+    let mut variables: Vec<(String, String)> = Vec::new();
+    let mut command: Vec<OsString> = Vec::new();
+    let mut doctor = false;
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_str().unwrap_or("");
+        match text.strip_prefix("--") {
+            None => {
+                command.push(argument);
+                break;
+            }
+            Some("") => break,
+            Some("help") => return Ok(Request::Help),
+            Some("version") => return Ok(Request::Version),
+            Some("doctor") => doctor = true,
+            Some(option) => {
+                let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+                let name = name.replace('-', "_").to_ascii_uppercase();
+                if !TABLE.iter().any(|entry| entry.name == name) {
+                    return Err(format!("unknown option {text} (oz2run --help lists them)"));
+                }
+                let value = match (value, value_when_alone(&name)) {
+                    (Some(value), _) => value.to_owned(),
+                    (None, Some(value)) => value.to_owned(),
+                    (None, None) => {
+                        let next = arguments.next().and_then(|value| value.into_string().ok());
+                        next.ok_or_else(|| format!("{text} needs a value"))?
+                    }
+                };
+                variables.push((format!("OZ2_{name}"), value));
+            }
+        }
+    }
+    command.extend(arguments);
+    let get = |name: &str| variables.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+    let mut bad = None;
+    Options::read(get, |entry, value| {
+        bad = Some(format!("OZ2_{}={value} is not allowed (allowed: {})", entry.name, entry.values));
+    });
+    match bad {
+        Some(bad) => Err(bad),
+        None if doctor => Ok(Request::Doctor(variables)),
+        None if command.is_empty() => Err("no program to run (oz2run --help)".to_owned()),
+        None => Ok(Request::Run(Invocation { variables, command })),
+    }
+}
+
+fn help() -> String {
+    let mut text = "Usage: oz2run [OPTION]... [--] PROGRAM [ARGUMENT]...\n\
+        Runs PROGRAM with oz2blas in front of its BLAS.\n\
+        Example: oz2run --min-size 0 --stats python3 -c 'import numpy; ...'\n\n\
+        \x20 --help, --version\n\
+        \x20 --doctor                 what this machine has, and what would be emulated\n\n\
+        Options, each also as an environment variable OZ2_NAME:\n"
+        .to_owned();
+    for entry in &TABLE {
+        let name = entry.name.to_ascii_lowercase().replace('_', "-");
+        let alone = value_when_alone(entry.name).map_or(String::new(), |value| format!("; alone: {value}"));
+        let effect = if entry.works { "" } else { " (no effect in this version)" };
+        text += &format!("  --{name:<14} {} [{}{alone}]: {}{effect}\n", entry.values, entry.default, entry.help);
+    }
+    text
+}
+
+/// The library beside this program, or in the lib folder beside its folder.
+fn library() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let folder = program.parent()?;
+    let lib = folder.parent().map(|prefix| prefix.join("lib"));
+    let folders = [Some(folder.to_path_buf()), lib];
+    folders.into_iter().flatten().map(|folder| folder.join("liboz2blas.so")).find(|file| file.is_file())
+}
+
+/// Ours first, so that its names are found before those of other preloaded libraries.
+fn preload(library: &OsStr, before: Option<OsString>) -> OsString {
+    let mut value = library.to_owned();
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
+    value
+}
+
+fn run(invocation: &Invocation) -> ExitCode {
+    let Some(library) = library() else {
+        return fail(2, "liboz2blas.so is neither beside oz2run nor in the lib folder beside it");
+    };
+    let error = Command::new(&invocation.command[0])
+        .args(&invocation.command[1..])
+        .envs(invocation.variables.iter().map(|(name, value)| (name, value)))
+        .env("LD_PRELOAD", preload(library.as_os_str(), std::env::var_os("LD_PRELOAD")))
+        .exec();
+    fail(127, &format!("cannot run {}: {error}", invocation.command[0].to_string_lossy()))
+}
+
+fn fail(status: u8, text: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "oz2run: {text}");
+    ExitCode::from(status)
+}
+
+fn print(text: &str) -> ExitCode {
+    // A reader that has gone away (oz2run --help | head -1) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args_os().skip(1)) {
+        Ok(Request::Help) => print(&help()),
+        Ok(Request::Version) => print(concat!("oz2run ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Request::Doctor(variables)) => print(&doctor::report(library().as_deref(), &variables)),
+        Ok(Request::Run(invocation)) => run(&invocation),
+        Err(text) => fail(2, &text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(words: &[&str]) -> Result<Request, String> {
+        parse(words.iter().map(OsString::from))
+    }
+
+    fn invocation(variables: &[(&str, &str)], command: &[&str]) -> Result<Request, String> {
+        let variables = variables.iter().map(|&(n, v)| (n.to_owned(), v.to_owned())).collect();
+        Ok(Request::Run(Invocation { variables, command: command.iter().map(OsString::from).collect() }))
+    }
+
+    #[test]
+    fn options_become_variables_and_end_at_the_program() {
+        assert_eq!(
+            request(&["--mode", "accurate", "--moduli=15", "--stats", "./app", "--mode", "x"]),
+            invocation(
+                &[("OZ2_MODE", "accurate"), ("OZ2_MODULI", "15"), ("OZ2_STATS", "stderr")],
+                &["./app", "--mode", "x"]
+            )
+        );
+        assert_eq!(
+            request(&["--min-size", "0", "--", "--odd"]),
+            invocation(&[("OZ2_MIN_SIZE", "0")], &["--odd"])
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for words in [&["--mode"][..], &["--mode", "quick", "x"], &["--nothing", "x"], &[], &["--stats"]] {
+            assert!(request(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_help() {
+        let text = help();
+        for entry in &TABLE {
+            assert!(text.contains(&format!("--{} ", entry.name.to_ascii_lowercase().replace('_', "-"))));
+        }
+    }
+
+    #[test]
+    fn other_preloaded_libraries_stay() {
+        assert_eq!(preload("a.so".as_ref(), None), "a.so");
+        assert_eq!(preload("a.so".as_ref(), Some("".into())), "a.so");
+        assert_eq!(preload("a.so".as_ref(), Some("b.so".into())), "a.so:b.so");
+    }
+}

@@ -1,0 +1,114 @@
+//! Fault injection: every allocation that a call makes, first and later, and panics in the middle of the work.
+
+use super::CpuEngine;
+use super::kernels::{Kernels, TILE, portable};
+use super::workspace::faults;
+use crate::engine::{Engine, Outcome, Settings};
+use crate::gemm::{Gemm, Sizes, Transpose};
+use crate::options::Mode;
+use crate::ozaki::plan::Accuracy;
+use crate::route::Reason;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SIZE: usize = 100;
+
+fn settings(mode: Mode, threads: usize) -> Settings {
+    Settings { mode, moduli: 15, accuracy: Accuracy::Fp64, threads, workspace: 1 << 30 }
+}
+
+/// Runs a SIZE^3 product; C is 7 before.
+fn run(engine: &CpuEngine, settings: &Settings) -> (Outcome, Vec<f64>) {
+    let a: Vec<f64> = (0..SIZE * SIZE).map(|at| 1.0 / (1.0 + at as f64)).collect();
+    let mut c = vec![7.0; SIZE * SIZE];
+    let sizes = Sizes { m: SIZE, n: SIZE, k: SIZE, lda: SIZE, ldb: SIZE, ldc: SIZE };
+    let transposes = (Transpose::No, Transpose::Yes);
+    let call = Gemm::new(transposes, sizes, (1.0, 0.0), a.as_ptr(), a.as_ptr(), c.as_mut_ptr()).unwrap();
+    // SAFETY: the matrices are as large as the call says.
+    let outcome = unsafe { engine.gemm(&call, settings) };
+    (outcome, c)
+}
+
+#[test]
+fn a_failed_allocation_makes_blocks_smaller_or_declines_the_call() {
+    let engine = &super::PORTABLE;
+    for mode in [Mode::Auto, Mode::Accurate, Mode::Fast] {
+        let settings = settings(mode, 1);
+        let (_, want) = run(engine, &settings);
+        let (mut declined, mut done) = (0, 0);
+        for lasting in [false, true] {
+            for n in 0.. {
+                faults::plan(Some(n), lasting);
+                let (outcome, c) = run(engine, &settings);
+                let happened = faults::happened();
+                faults::plan(None, false);
+                match outcome {
+                    Outcome::Done(_) => {
+                        assert_eq!(c, want, "allocation {n}");
+                        done += 1;
+                    }
+                    Outcome::Declined(Reason::NoMemory) => {
+                        assert!(c.iter().all(|&c| c == 7.0), "allocation {n}: C was touched");
+                        declined += 1;
+                    }
+                    other => panic!("allocation {n}: {other:?}"),
+                }
+                if !happened {
+                    break;
+                }
+            }
+        }
+        assert!(declined > 4 && done > 3, "{mode:?}: {declined} declined, {done} done");
+    }
+}
+
+static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Product kernels that panic at the LEFT-th call.
+static PANICKING: Kernels = Kernels { product, ..portable::KERNELS };
+
+fn product(a: &[i16], b: &[i16], length: usize, tile: &mut [i32; TILE]) {
+    assert!(LEFT.fetch_sub(1, Ordering::Relaxed) != 0, "expected in this test");
+    (portable::KERNELS.product)(a, b, length, tile);
+}
+
+/// What is done stays, what is not done is named and untouched, and both together are the whole.
+#[test]
+fn a_panic_leaves_finished_tiles_and_names_the_rest() {
+    let engine = CpuEngine::with(&PANICKING);
+    let (mut declined, mut partial) = (0, 0);
+    for threads in [1, 3] {
+        let settings = settings(Mode::Auto, threads);
+        LEFT.store(usize::MAX, Ordering::Relaxed);
+        let (_, want) = run(&engine, &settings);
+        for n in (0..).step_by(5) {
+            LEFT.store(n, Ordering::Relaxed);
+            let (outcome, c) = run(&engine, &settings);
+            match outcome {
+                Outcome::Declined(reason) => {
+                    assert_eq!(reason, Reason::EngineFault);
+                    assert!(c.iter().all(|&c| c == 7.0));
+                    declined += 1;
+                }
+                Outcome::Partial(report, reason, rest) => {
+                    assert_eq!((report.moduli, reason), (14, Reason::EngineFault));
+                    let missing = |i: usize, j: usize| {
+                        rest.iter().filter(|r| (r.i..r.i + r.rows).contains(&i) && (r.j..r.j + r.columns).contains(&j)).count()
+                    };
+                    for j in 0..SIZE {
+                        for i in 0..SIZE {
+                            let entry = c[i + j * SIZE];
+                            match missing(i, j) {
+                                0 => assert_eq!(entry, want[i + j * SIZE]),
+                                1 => assert_eq!(entry, 7.0),
+                                n => panic!("({i}, {j}) is missing {n} times"),
+                            }
+                        }
+                    }
+                    partial += 1;
+                }
+                Outcome::Done(_) => break,
+            }
+        }
+    }
+    assert!(declined > 0 && partial > 20, "{declined} declined, {partial} partial");
+}
