@@ -199,22 +199,40 @@ def rows_of_table(args, blas, native):
                        error_emulated=worst, error_native=worst_native, promise=bound(n, args.accuracy), entries=args.size**2, checked=checked, broken=broken)
 
 
-def markdown(report):
-    lines = ["# Accuracy", "",
-             f"Largest error over all entries of a {report['size']} x {report['size']} product with inner dimension k, in units of u |A||B| of the entry (u = 2^-53), computed exactly.",
-             "The promise is T + 1 for the entry with the most terms; each entry was held to its own.", ""]
+def table(rows):
     head = ["class", "k", "N", "error, emulated", "error, native", "promise T + 1", "route"]
-    lines += ["| " + " | ".join(head) + " |", "|:---|" + "---:|" * 5 + ":---|"]
-    for r in report["rows"]:
+    lines = ["| " + " | ".join(head) + " |", "|:---|" + "---:|" * 5 + ":---|"]
+    for r in rows:
         emulated = r["route"] in ("emulated", "plain")
         route = r["route"] + (f": {r['reason']}" if r["reason"] else "") + (f", {r['broken']} ENTRIES BEYOND THE PROMISE" if r["broken"] else "")
         if r["rows_native"] or r["columns_native"]:
             route += f" ({r['rows_native']} rows, {r['columns_native']} columns native; not held to the promise)"
         cells = [r["name"], r["k"], r["moduli"] or "-", shown(r["error_emulated"]) if emulated else "-", shown(r["error_native"]), shown(r["promise"]) if r["checked"] else "-", route]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def markdown(report):
+    lines = ["# Accuracy", "",
+             f"Largest error over all entries of a {report['size']} x {report['size']} product with inner dimension k, in units of u |A||B| of the entry (u = 2^-53), computed exactly.",
+             "The promise is T + 1 for the entry with the most terms; each entry was held to its own.", ""]
+    lines += table(report["rows"])
     lines += ["", f"Library: {report['library']}, accuracy {report['accuracy']}, engine {', '.join(report['engines']) or '-'}. Native: {report['native']}.",
               f"Machine: {report['machine']}. Date: {report['date']}. Command: `{report['command']}` ({report['seconds']:.0f} s).", ""]
     return "\n".join(lines)
+
+
+README_MARKS = "<!-- accuracy table: scripts/grade --readme -->", "<!-- end of the accuracy table -->"
+
+
+def write_readme(report):
+    """Puts the rows of the largest k between the marks in README.md."""
+    readme = ROOT / "README.md"
+    before, rest = readme.read_text().split(README_MARKS[0])
+    after = rest.split(README_MARKS[1])[1]
+    largest = max(r["k"] for r in report["rows"])
+    lines = [README_MARKS[0], "", *table([r for r in report["rows"] if r["k"] == largest]), "", README_MARKS[1]]
+    readme.write_text(before + "\n".join(lines) + after)
 
 
 def native_product(path):
@@ -234,6 +252,7 @@ def main():
     ap = argparse.ArgumentParser(prog="scripts/grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", default=str(ROOT / "docs" / "measured"), metavar="DIR", help="where accuracy.md and accuracy.json go (default docs/measured)")
     ap.add_argument("--no-write", action="store_true", help="print the table only")
+    ap.add_argument("--readme", action="store_true", help="renew the table in README.md too")
     ap.add_argument("--size", type=int, default=32, metavar="M", help="rows of A and columns of B (default 32)")
     ap.add_argument("--k", type=int, nargs="+", default=[64, 256, 2048], help="inner dimensions (default 64 256 2048)")
     ap.add_argument("--only", metavar="TEXT", help="only the classes whose name contains TEXT")
@@ -269,6 +288,8 @@ def main():
         out.mkdir(parents=True, exist_ok=True)
         (out / "accuracy.md").write_text(text)
         (out / "accuracy.json").write_text(json.dumps(report, indent=1) + "\n")
+    if args.readme:
+        write_readme(report)
 
     broken = sum(r["broken"] for r in rows)
     if broken:

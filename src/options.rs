@@ -115,19 +115,39 @@ pub static TABLE: [Entry; COUNT] = [
         o.log_asked = true;
         set(&mut o.log, Level::parse(v))
     }),
-    entry("MODE", "auto", "auto, accurate, fast, native", "how the scaling is chosen; native: never emulate", |o, v| {
-        let modes =
-            [("auto", Mode::Auto), ("accurate", Mode::Accurate), ("fast", Mode::Fast), ("native", Mode::Native)];
-        set(&mut o.mode, choose(v, &modes))
-    }),
-    entry("MODULI", "auto", "auto or 2..20", "moduli of accurate and fast (auto: 15); the most for auto", |o, v| {
-        set(&mut o.moduli, auto_or(v, |v| v.parse().ok().filter(|n| (2..=MAX_MODULI).contains(n))))
-    }),
-    entry("ACCURACY", "fp64", "fp64, textbook, high", "the bound that auto proves: T = 2 sqrt n, n - 1, 1", |o, v| {
-        let grades =
-            [("fp64", Accuracy::Fp64), ("textbook", Accuracy::Textbook), ("high", Accuracy::High)];
-        set(&mut o.accuracy, choose(v, &grades))
-    }),
+    entry(
+        "MODE",
+        "auto",
+        "auto, accurate, fast, native",
+        "how the scaling is chosen; native: never emulate",
+        |o, v| {
+            let modes = [
+                ("auto", Mode::Auto),
+                ("accurate", Mode::Accurate),
+                ("fast", Mode::Fast),
+                ("native", Mode::Native),
+            ];
+            set(&mut o.mode, choose(v, &modes))
+        },
+    ),
+    entry(
+        "MODULI",
+        "auto",
+        "auto or 2..20",
+        "moduli of accurate and fast (auto: 15); the most for auto",
+        |o, v| set(&mut o.moduli, auto_or(v, |v| v.parse().ok().filter(|n| (2..=MAX_MODULI).contains(n)))),
+    ),
+    entry(
+        "ACCURACY",
+        "fp64",
+        "fp64, textbook, high",
+        "the bound that auto proves: T = 2 sqrt n, n - 1, 1",
+        |o, v| {
+            let grades =
+                [("fp64", Accuracy::Fp64), ("textbook", Accuracy::Textbook), ("high", Accuracy::High)];
+            set(&mut o.accuracy, choose(v, &grades))
+        },
+    ),
     entry(
         "ENGINE",
         "auto",
@@ -146,39 +166,68 @@ pub static TABLE: [Entry; COUNT] = [
             set(&mut o.engine, choose(v, &engines))
         },
     ),
-    entry("MIN_SIZE", "auto", "auto or a number >= 0", "x: emulate every call with m n k >= x^3; 0: all", |o, v| {
-        let number = |v: &str| v.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0).map(MinSize::Fixed);
-        set(&mut o.min_size, if is(v, "auto") { Some(MinSize::Auto) } else { number(v) })
-    }),
-    fixed(entry("NATIVE", "auto", "auto, builtin, or the path of a BLAS library", "the BLAS underneath", |o, v| {
-        o.native = match v {
-            _ if is(v, "auto") => NativeChoice::Auto,
-            _ if is(v, "builtin") => NativeChoice::Builtin,
-            _ => NativeChoice::Path(v.to_owned()),
-        };
-        !v.is_empty() && !v.contains('\0')
-    })),
+    entry(
+        "MIN_SIZE",
+        "auto",
+        "auto or a number >= 0",
+        "x: emulate every call with m n k >= x^3; 0: all",
+        |o, v| {
+            let number =
+                |v: &str| v.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0).map(MinSize::Fixed);
+            set(&mut o.min_size, if is(v, "auto") { Some(MinSize::Auto) } else { number(v) })
+        },
+    ),
+    fixed(entry(
+        "NATIVE",
+        "auto",
+        "auto, builtin, or the path of a BLAS library",
+        "the BLAS underneath",
+        |o, v| {
+            o.native = match v {
+                _ if is(v, "auto") => NativeChoice::Auto,
+                _ if is(v, "builtin") => NativeChoice::Builtin,
+                _ => NativeChoice::Path(v.to_owned()),
+            };
+            !v.is_empty() && !v.contains('\0')
+        },
+    )),
     entry("NUM_THREADS", "auto", "auto or a number >= 1", "threads of the emulation", |o, v| {
         set(&mut o.threads, auto_or(v, |v| v.parse().ok().filter(|&n| n >= 1)))
     }),
-    entry("WORKSPACE", "auto", "auto or bytes, with suffix K, M or G", "the most memory the emulation holds", |o, v| {
-        set(&mut o.workspace, auto_or(v, parse_bytes))
-    }),
+    entry(
+        "WORKSPACE",
+        "auto",
+        "auto or bytes, with suffix K, M or G",
+        "the most memory the emulation holds",
+        |o, v| set(&mut o.workspace, auto_or(v, parse_bytes)),
+    ),
     planned(entry("DEVICES", "auto", "auto, all, none, or a list 0,1", "the GPUs to use", |_, v| {
         ["auto", "all", "none"].iter().any(|name| is(v, name))
             || v.split(',').all(|part| part.parse::<u16>().is_ok())
     })),
-    planned(entry("CHECK", "off", "off, on", "self-check of the products", |_, v| is(v, "off") || is(v, "on"))),
+    planned(entry("CHECK", "off", "off, on", "self-check of the products", |_, v| {
+        is(v, "off") || is(v, "on")
+    })),
     planned(entry("VERIFY", "off", "off or n >= 1", "compute every n-th call natively too", |_, v| {
         is(v, "off") || v.parse::<u32>().is_ok_and(|n| n >= 1)
     })),
-    planned(entry("VERIFY_DUMP", "off", "off or a file pattern", "inputs of calls that differ", |_, v| !v.is_empty())),
-    fixed(entry("STATS", "off", "off, stderr, or a file pattern with %h %p %r", "statistics at exit", |o, v| {
-        o.stats = if is(v, "off") { None } else { Some(v.to_owned()) };
+    planned(entry("VERIFY_DUMP", "off", "off or a file pattern", "inputs of calls that differ", |_, v| {
         !v.is_empty()
     })),
+    fixed(entry(
+        "STATS",
+        "off",
+        "off, stderr, or a file pattern with %h %p %r",
+        "statistics at exit",
+        |o, v| {
+            o.stats = if is(v, "off") { None } else { Some(v.to_owned()) };
+            !v.is_empty()
+        },
+    )),
     planned(entry("REPORT", "off", "off or a file pattern", "an HTML report at exit", |_, v| !v.is_empty())),
-    planned(entry("CUDA_PATH", "auto", "auto or a folder", "where CUDA is looked for first", |_, v| !v.is_empty())),
+    planned(entry("CUDA_PATH", "auto", "auto or a folder", "where CUDA is looked for first", |_, v| {
+        !v.is_empty()
+    })),
     fixed(entry("INTEGER", "auto", "auto, lp64, ilp64", "the integer width of unsuffixed names", |o, v| {
         let widths = [("auto", Integer::Auto), ("lp64", Integer::Lp64), ("ilp64", Integer::Ilp64)];
         set(&mut o.integer, choose(v, &widths))
@@ -235,7 +284,11 @@ impl Default for Options {
             texts: std::array::from_fn(|at| TABLE[at].default.to_owned()),
         };
         for entry in &TABLE {
-            assert!((entry.parse)(&mut options, entry.default), "the default of {} is not allowed", entry.name);
+            assert!(
+                (entry.parse)(&mut options, entry.default),
+                "the default of {} is not allowed",
+                entry.name
+            );
         }
         options.log_asked = false;
         options
@@ -255,10 +308,11 @@ impl Options {
         let mut options = Self::default();
         for at in 0..TABLE.len() {
             let entry = &TABLE[at];
-            if let Some(value) = get(&format!("OZ2_{}", entry.name)).filter(|value| !value.is_empty()) {
-                if !options.assign(at, &value) {
-                    bad(entry, &value);
-                }
+            let value = get(&format!("OZ2_{}", entry.name)).filter(|value| !value.is_empty());
+            if let Some(value) = value
+                && !options.assign(at, &value)
+            {
+                bad(entry, &value);
             }
         }
         options

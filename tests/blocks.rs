@@ -66,4 +66,3 @@ fn the_plan_does_not_depend_on_workspace_or_threads() {
         }
     }
 }
-

@@ -8,8 +8,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 #[test]
 fn the_header_is_current() {
     let root = Path::new(ROOT);
-    let mut config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    config.usize_is_size_t = true;
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let bindings = cbindgen::Builder::new()
         .with_src(root.join("src/abi/control.rs"))
         .with_config(config)
@@ -29,14 +28,21 @@ fn the_header_is_current() {
 
 #[test]
 fn the_header_compiles_as_c_and_cxx() {
-    for (compiler, language, standard) in
-        [("gcc", "c", "-std=c99"), ("gcc", "c", "-std=c17"), ("g++", "c++", "-std=c++11"), ("g++", "c++", "-std=c++20")]
-    {
+    for (compiler, language, standard) in [
+        ("gcc", "c", "-std=c99"),
+        ("gcc", "c", "-std=c17"),
+        ("g++", "c++", "-std=c++11"),
+        ("g++", "c++", "-std=c++20"),
+    ] {
         let output = Command::new(compiler)
             .args(["-x", language, standard, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
             .arg(format!("{ROOT}/include/oz2blas.h"))
             .output()
             .expect("a C compiler is installed");
-        assert!(output.status.success(), "{compiler} {standard}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{compiler} {standard}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -41,7 +41,11 @@ fn the_plan_is_that_of_the_oracle() {
     let python = std::env::var("OZ2_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/plans.py");
     let output = Command::new(&python).args([script, "--fuzz", "400"]).output().expect("Python runs");
-    assert!(output.status.success(), "{python} {script} (needs numpy):\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{python} {script} (needs numpy):\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).unwrap();
     let mut problem: Option<Problem> = None;
     let (mut name, mut count, mut auto, mut provable) = (String::new(), 0, None, 0);
@@ -143,7 +147,12 @@ fn the_plan_is_that_of_the_reference_in_every_mode_and_accuracy() {
             let settings = Settings { mode: Mode::Fast, moduli, ..DEFAULTS };
             expect(&p, settings, &fast, &format!("fast, round {round}"));
             let accurate = reference::plan_accurate(&p.a, &p.b, p.k, moduli);
-            expect(&p, Settings { mode: Mode::Accurate, ..settings }, &accurate, &format!("accurate, round {round}"));
+            expect(
+                &p,
+                Settings { mode: Mode::Accurate, ..settings },
+                &accurate,
+                &format!("accurate, round {round}"),
+            );
         }
     }
     assert!(seen.iter().filter(|&&count| count > 0).count() > 10, "few moduli were met: {seen:?}");
@@ -153,7 +162,16 @@ fn the_plan_is_that_of_the_reference_in_every_mode_and_accuracy() {
 #[test]
 fn a_long_inner_dimension_does_not_wrap() {
     let (m, n, k) = (2, 2, 140_000);
-    let p = Problem { m, n, k, alpha: 1.0, beta: 0.0, a: vec![0.999; m * k], b: vec![0.999; n * k], c: vec![0.0; 4] };
+    let p = Problem {
+        m,
+        n,
+        k,
+        alpha: 1.0,
+        beta: 0.0,
+        a: vec![0.999; m * k],
+        b: vec![0.999; n * k],
+        c: vec![0.0; 4],
+    };
     let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, 20);
     expect(&p, DEFAULTS, &want, "k = 140000");
     let want = reference::plan_accurate(&p.a, &p.b, k, 15);

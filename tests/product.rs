@@ -46,10 +46,22 @@ fn value(random: &mut Random, kind: u64) -> f64 {
         0 => random.uniform(),
         1 => random.below(19) as f64 - 9.0,
         2 => random.uniform() * 2f64.powi(random.below(24) as i32 - 12),
-        3 => if random.below(3) == 0 { random.uniform() } else { 0.0 },
+        3 => {
+            if random.below(3) == 0 {
+                random.uniform()
+            } else {
+                0.0
+            }
+        }
         4 => random.uniform() * f64::from_bits(random.below(60) << 52), // down into the subnormal range
         5 => random.uniform() as f32 as f64,
-        6 => if random.below(2) == 0 { 1.0 } else { -1.0 },
+        6 => {
+            if random.below(2) == 0 {
+                1.0
+            } else {
+                -1.0
+            }
+        }
         _ => random.uniform() * 2f64.powi(900),
     }
 }
@@ -77,12 +89,21 @@ fn every_number_of_moduli_mode_and_transpose() {
     for moduli in 2..=MAX_MODULI {
         for mode in [Mode::Fast, Mode::Accurate, Mode::Auto] {
             for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
-                let shape = (1 + random.below(40) as usize, 1 + random.below(40) as usize, 1 + random.below(300) as usize);
+                let shape = (
+                    1 + random.below(40) as usize,
+                    1 + random.below(40) as usize,
+                    1 + random.below(300) as usize,
+                );
                 let kinds = (random.below(8), random.below(8));
                 let p = problem(&mut random, shape, kinds);
                 let layout = Layout { ta, tb, ..layout(&mut random) };
                 let settings = Settings { mode, moduli, ..DEFAULTS };
-                check(&p, &settings, layout, &format!("{mode:?} N {moduli} {layout:?} {shape:?} kinds {kinds:?}"));
+                check(
+                    &p,
+                    &settings,
+                    layout,
+                    &format!("{mode:?} N {moduli} {layout:?} {shape:?} kinds {kinds:?}"),
+                );
             }
         }
     }
@@ -93,14 +114,16 @@ fn random_calls() {
     let mut random = Random(11);
     let mut seen = [false; MAX_MODULI + 1];
     for round in 0..300 {
-        let shape = (1 + random.below(70) as usize, 1 + random.below(70) as usize, 1 + random.below(40) as usize);
+        let shape =
+            (1 + random.below(70) as usize, 1 + random.below(70) as usize, 1 + random.below(40) as usize);
         let kinds = (random.below(8), random.below(8));
         let p = problem(&mut random, shape, kinds);
         let accuracy = [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High][random.below(3) as usize];
         let threads = 1 + random.below(3) as usize;
         let settings = Settings { accuracy, threads, ..DEFAULTS };
         let layout = layout(&mut random);
-        if let Some(plan) = check(&p, &settings, layout, &format!("round {round} {shape:?} kinds {kinds:?}")) {
+        if let Some(plan) = check(&p, &settings, layout, &format!("round {round} {shape:?} kinds {kinds:?}"))
+        {
             seen[plan.moduli] = true;
         }
     }
@@ -118,10 +141,16 @@ fn a_long_inner_dimension() {
         let (mut a, b) = (fill(0.999, 2), fill(if moduli % 2 == 0 { 0.998 } else { -0.998 }, 1));
         a[k..].iter_mut().for_each(|x| *x = random.uniform());
         let p = Problem { m: 2, n: 1, k, alpha: 1.0, beta: 1.0, a, b, c: vec![0.5; 2] };
-        check(&p, &Settings { mode: Mode::Accurate, moduli, ..DEFAULTS }, PLAIN, &format!("N {moduli}, long k"));
+        check(
+            &p,
+            &Settings { mode: Mode::Accurate, moduli, ..DEFAULTS },
+            PLAIN,
+            &format!("N {moduli}, long k"),
+        );
     }
     let ones = vec![131071.0; 2 * 131075];
-    let p = Problem { m: 2, n: 2, k: 131075, alpha: 1.0, beta: 0.0, a: ones.clone(), b: ones, c: vec![0.0; 4] };
+    let p =
+        Problem { m: 2, n: 2, k: 131075, alpha: 1.0, beta: 0.0, a: ones.clone(), b: ones, c: vec![0.0; 4] };
     for engine in engines() {
         let (_, c) = p.run(&engine, &DEFAULTS, PLAIN);
         assert_same_bits(&c, &[131075.0 * 131071.0 * 131071.0; 4], "equal integers");
@@ -134,9 +163,23 @@ fn values_at_the_limit_of_the_moduli() {
     for moduli in 2..=MAX_MODULI {
         for (x, y) in [(127.99999, 1.0), (1.0 - 1e-16, 1.0 - 1e-16), (0.99, -0.99), (1.0 + 1e-15, 1.0)] {
             for k in [1, 2, 7, 8] {
-                let p = Problem { m: 1, n: 1, k, alpha: 1.0, beta: 0.0, a: vec![x; k], b: vec![y; k], c: vec![0.0] };
+                let p = Problem {
+                    m: 1,
+                    n: 1,
+                    k,
+                    alpha: 1.0,
+                    beta: 0.0,
+                    a: vec![x; k],
+                    b: vec![y; k],
+                    c: vec![0.0],
+                };
                 for mode in [Mode::Fast, Mode::Accurate] {
-                    check(&p, &Settings { mode, moduli, ..DEFAULTS }, PLAIN, &format!("{mode:?} N {moduli} k {k} {x} {y}"));
+                    check(
+                        &p,
+                        &Settings { mode, moduli, ..DEFAULTS },
+                        PLAIN,
+                        &format!("{mode:?} N {moduli} k {k} {x} {y}"),
+                    );
                 }
             }
         }
@@ -157,7 +200,8 @@ fn powers_of_two_pass_through() {
             scaled.a.iter_mut().enumerate().for_each(|(at, x)| *x *= 2f64.powi(11 * (at / 50) as i32 - 40));
             scaled.b.iter_mut().enumerate().for_each(|(at, x)| *x *= 2f64.powi(17 * (at / 50) as i32 - 60));
             let (_, got) = scaled.run(&engine, &settings, PLAIN);
-            let factor = |at: usize| 2f64.powi(11 * (at % 9) as i32 - 40) * 2f64.powi(17 * (at / 9) as i32 - 60);
+            let factor =
+                |at: usize| 2f64.powi(11 * (at % 9) as i32 - 40) * 2f64.powi(17 * (at / 9) as i32 - 60);
             let want: Vec<f64> = c.iter().enumerate().map(|(at, c)| c * factor(at)).collect();
             assert_same_bits(&got, &want, &format!("{mode:?}"));
         }
@@ -177,7 +221,8 @@ fn the_promise_holds_on_every_entry() {
     let mut random = Random(15);
     let mut emulated = 0;
     for round in 0..120 {
-        let shape = (1 + random.below(9) as usize, 1 + random.below(9) as usize, 1 + random.below(200) as usize);
+        let shape =
+            (1 + random.below(9) as usize, 1 + random.below(9) as usize, 1 + random.below(200) as usize);
         let kinds = (random.below(7), random.below(7));
         let p = problem(&mut random, shape, kinds);
         let accuracy = [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High][round % 3];
@@ -217,7 +262,11 @@ fn values_that_are_not_finite_decline_the_call_and_leave_c() {
         for in_a in [true, false] {
             let mut p = problem(&mut random, (40, 35, 33), (0, 1));
             let place = random.below(35 * 33) as usize;
-            if in_a { p.a[place] = bad } else { p.b[place] = bad }
+            if in_a {
+                p.a[place] = bad
+            } else {
+                p.b[place] = bad
+            }
             for engine in engines() {
                 for mode in [Mode::Auto, Mode::Fast, Mode::Accurate] {
                     let settings = Settings { mode, moduli: 15, ..DEFAULTS };

@@ -135,9 +135,16 @@ fn product_matches(kernels: &Kernels, a: &[i16], b: &[i16], length: usize) {
 fn products_of_every_shape_of_a_tile() {
     let mut random = Random(1);
     for kernels in ALL {
-        for (rows, columns, length) in
-            [(1, 1, 1), (1, 32, 3), (32, 1, 7), (3, 5, 511), (32, 32, 512), (31, 29, 513), (4, 4, 1025), (7, 6, 4096)]
-        {
+        for (rows, columns, length) in [
+            (1, 1, 1),
+            (1, 32, 3),
+            (32, 1, 7),
+            (3, 5, 511),
+            (32, 32, 512),
+            (31, 29, 513),
+            (4, 4, 1025),
+            (7, 6, 4096),
+        ] {
             let mut line = |lines: usize| -> Vec<i16> {
                 (0..lines * length).map(|_| (random.next() as i8).into()).collect()
             };
@@ -177,7 +184,11 @@ fn reconstruct(n: usize, c_prime: &BigInt, scale: i32, alpha: f64, beta: f64, c:
         let mut out = [beta * 3.0, beta * c, beta * 5.0];
         (kernels.reconstruct)(&with, &planes, &[3, scale - 10, 4], 10, beta != 0.0, &mut out);
         let same = out[1].to_bits() == want.to_bits() || (out[1].is_nan() && want.is_nan());
-        assert!(same, "{} N {n} C' {c_prime} scale {scale} alpha {alpha:e}: {:e}, not {want:e}", kernels.name, out[1]);
+        assert!(
+            same,
+            "{} N {n} C' {c_prime} scale {scale} alpha {alpha:e}: {:e}, not {want:e}",
+            kernels.name, out[1]
+        );
     }
 }
 
@@ -189,9 +200,13 @@ fn reconstruction_of_extreme_values() {
         for c_prime in [zero.clone(), zero.clone() + 1, h.clone(), &h - 1, &h / 2, &h / 3] {
             for c_prime in [c_prime.clone(), -c_prime] {
                 for scale in [0, 1, 200, 1074, 1075, 1100, 1200, 1300, -800, -900, -1000, -1100] {
-                    for (alpha, beta, c) in
-                        [(1.0, 0.0, 9.0), (-1.0, 1.0, -0.0), (0.3, -0.7, 1e-3), (1e300, 0.0, 0.0), (5e-324, 1.0, 0.5)]
-                    {
+                    for (alpha, beta, c) in [
+                        (1.0, 0.0, 9.0),
+                        (-1.0, 1.0, -0.0),
+                        (0.3, -0.7, 1e-3),
+                        (1e300, 0.0, 0.0),
+                        (5e-324, 1.0, 0.5),
+                    ] {
                         reconstruct(n, &c_prime, scale, alpha, beta, c);
                     }
                 }

@@ -96,8 +96,20 @@ impl Arguments {
                 (Some(address), _) => {
                     let function = std::mem::transmute::<NonNull<c_void>, Cblas>(address);
                     function(
-                        self.layout, self.transa, self.transb, self.m, self.n, self.k, self.alpha, self.a, self.lda,
-                        self.b, self.ldb, self.beta, self.c, self.ldc,
+                        self.layout,
+                        self.transa,
+                        self.transb,
+                        self.m,
+                        self.n,
+                        self.k,
+                        self.alpha,
+                        self.a,
+                        self.lda,
+                        self.b,
+                        self.ldb,
+                        self.beta,
+                        self.c,
+                        self.ldc,
                     );
                 }
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
@@ -152,9 +164,8 @@ mod tests {
         let [m, n, k, lda, ldb, ldc] = numbers;
         let [transa, transb] = transes;
         let (a, c) = (std::ptr::null(), std::ptr::null_mut());
-        let call = Arguments {
-            layout, transa, transb, m, n, k, alpha: 1.0, a, lda, b: a, ldb, beta: 0.0, c, ldc,
-        };
+        let call =
+            Arguments { layout, transa, transb, m, n, k, alpha: 1.0, a, lda, b: a, ldb, beta: 0.0, c, ldc };
         call.parse(true).err().map(|illegal| illegal.cblas)
     }
 
@@ -184,9 +195,20 @@ mod tests {
     fn the_upper_half_of_narrow_integers_is_ignored() {
         let junk = |x: i64| x | 0x5A5A_5A5A << 32;
         let call = Arguments {
-            layout: ROW_MAJOR, transa: 111, transb: 112, m: junk(2), n: junk(3), k: junk(4), alpha: 1.0,
-            a: std::ptr::null(), lda: junk(4), b: std::ptr::null(), ldb: junk(4), beta: 0.0,
-            c: std::ptr::null_mut(), ldc: junk(3),
+            layout: ROW_MAJOR,
+            transa: 111,
+            transb: 112,
+            m: junk(2),
+            n: junk(3),
+            k: junk(4),
+            alpha: 1.0,
+            a: std::ptr::null(),
+            lda: junk(4),
+            b: std::ptr::null(),
+            ldb: junk(4),
+            beta: 0.0,
+            c: std::ptr::null_mut(),
+            ldc: junk(3),
         };
         let gemm = call.parse(false).unwrap();
         assert_eq!((gemm.m, gemm.n, gemm.k), (3, 2, 4));

@@ -101,7 +101,11 @@ impl Arguments {
     unsafe fn parse(&self, wide: bool) -> Result<Gemm, Illegal> {
         // SAFETY: by the contract of this function; nothing needs to be aligned.
         let integer = |at: *const c_void| unsafe {
-            if wide { at.cast::<i64>().read_unaligned() } else { i64::from(at.cast::<i32>().read_unaligned()) }
+            if wide {
+                at.cast::<i64>().read_unaligned()
+            } else {
+                i64::from(at.cast::<i32>().read_unaligned())
+            }
         };
         // SAFETY: as above.
         let letter = |at: *const c_char| unsafe { transpose(at.cast::<u8>().read()) };
@@ -126,8 +130,21 @@ impl Arguments {
                 (Some(address), _) => {
                     let function = std::mem::transmute::<NonNull<c_void>, Fortran>(address);
                     function(
-                        self.transa, self.transb, self.m, self.n, self.k, self.alpha, self.a, self.lda, self.b,
-                        self.ldb, self.beta, self.c, self.ldc, 1, 1,
+                        self.transa,
+                        self.transb,
+                        self.m,
+                        self.n,
+                        self.k,
+                        self.alpha,
+                        self.a,
+                        self.lda,
+                        self.b,
+                        self.ldb,
+                        self.beta,
+                        self.c,
+                        self.ldc,
+                        1,
+                        1,
                     );
                 }
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),

@@ -76,6 +76,8 @@ fn start(options: &Options) {
     }
     ONCE.call_once(|| {
         process::watch_forks();
+        #[cfg(not(test))]
+        std::panic::set_hook(Box::new(report_panic));
         if options.stats.is_some() {
             // SAFETY: the function stays in memory (nodelete).
             unsafe { libc::atexit(at_exit) };
@@ -83,6 +85,16 @@ fn start(options: &Options) {
         tracing::debug!(version = env!("CARGO_PKG_VERSION"), "first call");
         STARTED.store(true, Ordering::Relaxed);
     });
+}
+
+/// One line where the standard library would print several. This is our own copy of it: the hook of a host program written in
+/// Rust is another.
+#[cfg(not(test))]
+fn report_panic(info: &std::panic::PanicHookInfo) {
+    let place =
+        info.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
+    let what = info.payload_as_str().unwrap_or("panic").replace('\n', " ");
+    log::capped(Kind::EngineFault, Level::Error, &format!("internal error{place}: {what}"));
 }
 
 extern "C" fn at_exit() {
@@ -125,7 +137,11 @@ pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
         Ok(None) => return,
         Ok(Some(reason)) => reason,
         Err(_) => {
-            log::capped(Kind::EngineFault, Level::Error, "a fault inside oz2blas; the call goes to the native BLAS");
+            log::capped(
+                Kind::EngineFault,
+                Level::Error,
+                "a fault inside oz2blas; the call goes to the native BLAS",
+            );
             Reason::EngineFault
         }
     };
@@ -191,7 +207,14 @@ unsafe fn emulate(call: &Gemm) -> Option<Reason> {
     None
 }
 
-fn note_emulated(call: &Gemm, engine: usize, mode: Mode, report: Report, reason: Option<Reason>, seconds: f64) {
+fn note_emulated(
+    call: &Gemm,
+    engine: usize,
+    mode: Mode,
+    report: Report,
+    reason: Option<Reason>,
+    seconds: f64,
+) {
     let Report { moduli, bound } = report;
     counters::emulated(engine, moduli, call.multiplications(), seconds);
     last::set(Last::Emulated { engine, mode, moduli, bound, reason });
@@ -214,7 +237,8 @@ fn decide(call: &Gemm, options: &Options) -> Route {
 }
 
 fn settings(options: &Options) -> Settings {
-    let threads = if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
+    let threads =
+        if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
     let moduli = match options.mode {
         Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
         _ => route::fixed_moduli(options),
@@ -267,7 +291,20 @@ mod tests {
         // SAFETY: the matrices are as large as the call says.
         unsafe {
             super::cblas::cblas_dgemm64_(
-                101, 111, 111, m, n, k, 3.0, a.as_ptr(), k, b.as_ptr(), n, 2.0, c.as_mut_ptr(), n,
+                101,
+                111,
+                111,
+                m,
+                n,
+                k,
+                3.0,
+                a.as_ptr(),
+                k,
+                b.as_ptr(),
+                n,
+                2.0,
+                c.as_mut_ptr(),
+                n,
             );
         }
         for i in 0..m as usize {

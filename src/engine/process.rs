@@ -1,14 +1,11 @@
 //! What happens to our state when the process forks: the child has no worker threads and starts its counters at zero.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 static WATCH: Once = Once::new();
-static CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Runs in the child of a fork: atomic stores only, since any lock may be held by a thread that does not exist here.
 extern "C" fn in_child() {
-    CHILD.store(true, Ordering::Relaxed);
     crate::engine::cpu::team::forget();
     crate::engine::cpu::workspace::forget();
     crate::observe::counters::reset();
@@ -20,9 +17,4 @@ pub fn watch_forks() {
         // SAFETY: the handler is a function of this library, which is never unloaded (nodelete).
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-}
-
-/// This process is the child of a fork that we saw.
-pub fn is_forked_child() -> bool {
-    CHILD.load(Ordering::Relaxed)
 }

@@ -20,7 +20,11 @@ const WORTH_A_TEAM: f64 = (1 << 19) as f64;
 /// As for [`gemm`].
 pub unsafe fn gemm_for_caller(call: &Gemm) {
     let allowed = || {
-        if threads::in_parallel_region() { 1 } else { options::current().threads.unwrap_or_else(threads::automatic) }
+        if threads::in_parallel_region() {
+            1
+        } else {
+            options::current().threads.unwrap_or_else(threads::automatic)
+        }
     };
     let threads = if call.multiplications() < WORTH_A_TEAM { 1 } else { allowed() };
     // SAFETY: by the contract of this function.
@@ -205,9 +209,10 @@ unsafe fn plain(call: &Gemm) {
 /// A function of one of these names, if there is any, is an error handler of the BLAS.
 pub unsafe fn xerbla(names: &[&CStr], wide: bool, place: i32) {
     let routine = c"DGEMM ";
-    let Some(address) = find::overridable(names) else { return complain("DGEMM", place) };
+    let Some(address) = handler(names, place) else { return complain("DGEMM", place) };
     let (narrow_place, wide_place) = (place, i64::from(place));
-    let info: *const c_void = if wide { (&raw const wide_place).cast() } else { (&raw const narrow_place).cast() };
+    let info: *const c_void =
+        if wide { (&raw const wide_place).cast() } else { (&raw const narrow_place).cast() };
     // SAFETY: by the contract of this function.
     unsafe {
         let function = std::mem::transmute::<NonNull<c_void>, Xerbla>(address);
@@ -221,7 +226,7 @@ pub unsafe fn xerbla(names: &[&CStr], wide: bool, place: i32) {
 ///
 /// As for [`xerbla`].
 pub unsafe fn cblas_xerbla(names: &[&CStr], place: i32) {
-    let Some(address) = find::overridable(names) else { return complain("cblas_dgemm", place) };
+    let Some(address) = handler(names, place) else { return complain("cblas_dgemm", place) };
     let (routine, form): (*const c_char, *const c_char) = (c"cblas_dgemm".as_ptr(), c"".as_ptr());
     // SAFETY: by the contract of this function.
     unsafe {
@@ -230,9 +235,18 @@ pub unsafe fn cblas_xerbla(names: &[&CStr], place: i32) {
     }
 }
 
+/// The program's error handler. Place 0 (legal sizes that no memory can hold) has no number that it would understand.
+fn handler(names: &[&CStr], place: i32) -> Option<NonNull<c_void>> {
+    if place == 0 { None } else { find::overridable(names) }
+}
+
 /// What the reference xerbla says, without its end of the program.
 fn complain(routine: &str, place: i32) {
     use std::io::Write;
-    let line = format!(" ** On entry to {routine} parameter number {place} had an illegal value\n");
+    let line = if place == 0 {
+        format!(" ** On entry to {routine} the matrices are larger than the address space\n")
+    } else {
+        format!(" ** On entry to {routine} parameter number {place} had an illegal value\n")
+    };
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -43,4 +43,5 @@ pub type Cblas = unsafe extern "C-unwind" fn(
 pub type Xerbla = unsafe extern "C-unwind" fn(name: *const c_char, info: *const c_void, length: usize);
 
 /// The error handler of a CBLAS.
-pub type CblasXerbla = unsafe extern "C-unwind" fn(info: c_int, routine: *const c_char, form: *const c_char, ...);
+pub type CblasXerbla =
+    unsafe extern "C-unwind" fn(info: c_int, routine: *const c_char, form: *const c_char, ...);

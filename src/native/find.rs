@@ -29,7 +29,12 @@ impl Symbol {
 
     /// A function of the native BLAS.
     pub const fn native(name: &'static CStr) -> Self {
-        Self { name, search: in_native_blas, address: AtomicPtr::new(null_mut()), missed_at: AtomicU64::new(0) }
+        Self {
+            name,
+            search: in_native_blas,
+            address: AtomicPtr::new(null_mut()),
+            missed_at: AtomicU64::new(0),
+        }
     }
 
     pub fn name(&self) -> &'static CStr {
@@ -179,7 +184,8 @@ fn named_library(path: &str) -> Option<*mut c_void> {
             Some(handle)
         }
         Err(error) => {
-            let text = format!("OZ2_NATIVE={path} cannot be used ({error}); looking for the native BLAS as usual");
+            let text =
+                format!("OZ2_NATIVE={path} cannot be used ({error}); looking for the native BLAS as usual");
             log::once(Kind::NativeUnusable, Level::Warn, &text);
             None
         }
@@ -228,7 +234,8 @@ pub fn overridable(names: &[&CStr]) -> Option<NonNull<c_void>> {
 
 /// The file that provides an address, for `oz2run --doctor` and the log.
 pub fn provider(address: NonNull<c_void>) -> String {
-    object_of(address.as_ptr()).map_or_else(|| "unknown".to_owned(), |(_, file)| file.to_string_lossy().into_owned())
+    object_of(address.as_ptr())
+        .map_or_else(|| "unknown".to_owned(), |(_, file)| file.to_string_lossy().into_owned())
 }
 
 /// Whether a library file is one of the usual builds with 64-bit integers behind unsuffixed names (libblas64, libopenblas64, ...).

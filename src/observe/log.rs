@@ -90,7 +90,9 @@ pub fn capped(kind: Kind, level: Level, text: &str) {
     }
     match WRITTEN[kind as usize].fetch_add(1, Ordering::Relaxed) {
         n if n + 1 < REPEATS => always(level, text),
-        n if n + 1 == REPEATS => always(level, &format!("{text} (further messages of this kind are left out)")),
+        n if n + 1 == REPEATS => {
+            always(level, &format!("{text} (further messages of this kind are left out)"))
+        }
         _ => {}
     }
 }

@@ -28,7 +28,8 @@ pub fn json() -> String {
     let mut outermost = s.reasons;
     outermost[Reason::Nested as usize] = Group::default();
     let (emulated, native) = (sum(&s.engines), sum(&outermost));
-    let group = |g: &Group| format!(r#"{{"calls":{},"flops":{},"seconds":{:.6}}}"#, g.calls, g.flops, g.seconds);
+    let group =
+        |g: &Group| format!(r#"{{"calls":{},"flops":{},"seconds":{:.6}}}"#, g.calls, g.flops, g.seconds);
     let engines = crate::engine::NAMES.iter().copied().zip(&s.engines).filter(|(_, g)| g.calls > 0);
     let reasons = Reason::ALL.iter().map(|r| r.name()).zip(&s.reasons).filter(|(_, g)| g.calls > 0);
     let moduli: Vec<(String, u64)> =
@@ -64,7 +65,8 @@ fn rank() -> String {
 }
 
 fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or("unknown".to_owned(), |name| name.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or("unknown".to_owned(), |name| name.trim().to_owned())
 }
 
 /// A file name pattern with %h host, %p process, %r rank and %% filled in.

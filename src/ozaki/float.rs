@@ -57,7 +57,11 @@ mod tests {
     fn parts_and_normalised_are_exact() {
         for x in [1.0, -1.5, f64::MIN_POSITIVE, 5e-324, -7.0 * 5e-324, f64::MAX, 1.0 / 3.0] {
             let (m, q) = parts(x);
-            let back = if q < -1000 { m as f64 * 2f64.powi(q + 500) * 2f64.powi(-500) } else { m as f64 * 2f64.powi(q) };
+            let back = if q < -1000 {
+                m as f64 * 2f64.powi(q + 500) * 2f64.powi(-500)
+            } else {
+                m as f64 * 2f64.powi(q)
+            };
             assert_eq!(back, x.abs());
             let (mu, nu) = normalised(x);
             assert!((1.0..2.0).contains(&mu.abs()));

@@ -122,7 +122,11 @@ mod tests {
             for l in 0..n {
                 let weight = &product / MODULI[l] as u32;
                 assert_eq!(big_limbs(&crt.weights[l]), weight);
-                assert_eq!(weight * crt.inverses[l] as u32 % MODULI[l] as u32, BigUint::from(1u32), "N {n} l {l}");
+                assert_eq!(
+                    weight * crt.inverses[l] as u32 % MODULI[l] as u32,
+                    BigUint::from(1u32),
+                    "N {n} l {l}"
+                );
             }
         }
     }
@@ -134,7 +138,10 @@ mod tests {
             for x in (-2 * p..=2 * p).chain([i64::from(i32::MIN), i64::from(i32::MAX)]) {
                 let r = i64::from(canonical(x, l));
                 assert_eq!((x - r) % p, 0);
-                assert!(if p == 256 { (-128..=127).contains(&r) } else { r.abs() <= (p - 1) / 2 }, "x {x} p {p}");
+                assert!(
+                    if p == 256 { (-128..=127).contains(&r) } else { r.abs() <= (p - 1) / 2 },
+                    "x {x} p {p}"
+                );
             }
         }
     }

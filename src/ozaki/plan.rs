@@ -70,13 +70,7 @@ fn largest_sigma(sum: u64, limit: Magnitude) -> i32 {
 }
 
 /// A sigma below -1 would break uniqueness: rounding may lift a magnitude by one.
-fn finish(
-    moduli: usize,
-    rows: Vec<i32>,
-    columns: Vec<i32>,
-    a: &[Line],
-    b: &[Line],
-) -> Result<Plan, NoPlan> {
+fn finish(moduli: usize, rows: Vec<i32>, columns: Vec<i32>, a: &[Line], b: &[Line]) -> Result<Plan, NoPlan> {
     let convert = |mut sigmas: Vec<i32>, lines: &[Line]| {
         for (sigma, line) in sigmas.iter_mut().zip(lines) {
             if !line.is_zero() && *sigma < -1 {

@@ -93,8 +93,7 @@ impl Dyadic {
 
 /// The statistics of a line: step scan and the sums of step bound.
 pub fn line(values: &[f64]) -> Line {
-    let nonzero: Vec<Dyadic> =
-        values.iter().filter(|&&x| x != 0.0).map(|&x| Dyadic::from(x).abs()).collect();
+    let nonzero: Vec<Dyadic> = values.iter().filter(|&&x| x != 0.0).map(|&x| Dyadic::from(x).abs()).collect();
     let Some(exponent) = nonzero.iter().map(|x| x.e + x.m.bits() as i32).max() else {
         return Line { exponent: 0, exact_at: 0, nonzeros: 0, sum: 0, squares: 0 };
     };
@@ -275,7 +274,8 @@ impl Statistics {
 
     fn finish(&self, moduli: usize, sigma: &[i32], tau: &[i32]) -> Plan {
         let shift = |lines: &[Line], sigmas: &[i32]| {
-            let s = |(line, sigma): (&Line, &i32)| if line.nonzeros == 0 { 0 } else { sigma + 7 - line.exponent };
+            let s =
+                |(line, sigma): (&Line, &i32)| if line.nonzeros == 0 { 0 } else { sigma + 7 - line.exponent };
             lines.iter().zip(sigmas).map(s).collect()
         };
         Plan { moduli, rows: shift(&self.a, sigma), columns: shift(&self.b, tau) }
@@ -287,7 +287,11 @@ impl Statistics {
             sums.iter().map(|&sum| if sum == 0 { 0 } else { largest_quarter_power(sum, &h) }).collect()
         };
         let (sigma, tau) = (sigmas(row), sigmas(column));
-        if sigma.iter().chain(&tau).any(|&s| s < -1) { Err(NoPlan::Range) } else { Ok(self.finish(moduli, &sigma, &tau)) }
+        if sigma.iter().chain(&tau).any(|&s| s < -1) {
+            Err(NoPlan::Range)
+        } else {
+            Ok(self.finish(moduli, &sigma, &tau))
+        }
     }
 }
 
@@ -330,7 +334,11 @@ pub fn plan_auto(a: &[f64], b: &[f64], k: usize, accuracy: Accuracy, most: usize
         s.pairs().all(|(i, j)| fits(s.upper(i, j), row[i] + column[j] + 2 * extra, &h))
     };
     let moduli = (2..=most).find(|&n| holds(n, 0)).ok_or(NoPlan::NotProvable)?;
-    let spare = if s.pairs().next().is_none() { 0 } else { (0..200).take_while(|&d| holds(moduli, d)).last().unwrap_or(0) };
+    let spare = if s.pairs().next().is_none() {
+        0
+    } else {
+        (0..200).take_while(|&d| holds(moduli, d)).last().unwrap_or(0)
+    };
     let with = |needs: Vec<i32>| -> Vec<i32> { needs.iter().map(|need| need + spare).collect() };
     Ok(s.finish(moduli, &with(row), &with(column)))
 }

@@ -112,7 +112,11 @@ mod tests {
             for q in [0, 1, 2, 1000, (1 << 31) / p, (1 << 43) / p] {
                 for d in -3..=3 {
                     for x in [q * p + p / 2 + d, -(q * p + p / 2 + d)] {
-                        assert_eq!(Reducer::new(l).reduce(x as f64), f64::from(canonical(x, l)), "{x} mod {p}");
+                        assert_eq!(
+                            Reducer::new(l).reduce(x as f64),
+                            f64::from(canonical(x, l)),
+                            "{x} mod {p}"
+                        );
                     }
                 }
             }

@@ -125,7 +125,8 @@ pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
             return Route::Native(Reason::ThinShape);
         }
         MinSize::Auto => {
-            let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
+            let moduli =
+                if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
             if cost::emulated_seconds(call, engine, moduli, machine.threads)
                 > cost::native_seconds(call, machine.threads)
             {
@@ -163,10 +164,15 @@ mod tests {
     }
 
     fn route(m: usize, n: usize, k: usize, pairs: &[(&str, &str)]) -> Route {
-        let get = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let get =
+            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let options = Options::read(get, |entry, value| panic!("{}={value}", entry.name));
         let engines = [portable()];
-        decide(&Shape { m, n, k, alpha: 1.0, beta: 0.0 }, &Machine { engines: &engines, threads: 2 }, &options)
+        decide(
+            &Shape { m, n, k, alpha: 1.0, beta: 0.0 },
+            &Machine { engines: &engines, threads: 2 },
+            &options,
+        )
     }
 
     #[test]
@@ -176,7 +182,10 @@ mod tests {
         assert_eq!(route(500, 500, 500, &[("OZ2_MODE", "native")]), native(Disabled));
         assert_eq!(route(500, 500, 500, &[("OZ2_MODE", "native"), ("OZ2_MIN_SIZE", "0")]), native(Disabled));
         assert_eq!(route(500, 500, 500, &[("OZ2_ENGINE", "cuda")]), native(EngineUnavailable));
-        assert_eq!(route(500, 500, 500, &[("OZ2_ENGINE", "amx"), ("OZ2_MIN_SIZE", "0")]), native(EngineUnavailable));
+        assert_eq!(
+            route(500, 500, 500, &[("OZ2_ENGINE", "amx"), ("OZ2_MIN_SIZE", "0")]),
+            native(EngineUnavailable)
+        );
         assert_eq!(route(8, 8, 8, &[]), native(TooSmall));
         assert_eq!(route(31, 4000, 4000, &[]), native(ThinShape));
         assert_eq!(route(4000, 31, 4000, &[]), native(ThinShape));
@@ -206,7 +215,9 @@ mod tests {
         let options = Options::read(|name| (name == "OZ2_MIN_SIZE").then(|| "0".to_owned()), |_, _| ());
         let engines = [portable()];
         let machine = Machine { engines: &engines, threads: 1 };
-        for (alpha, beta) in [(f64::NAN, 0.0), (1.0, f64::INFINITY), (f64::NEG_INFINITY, 1.0), (1.0, f64::NAN)] {
+        for (alpha, beta) in
+            [(f64::NAN, 0.0), (1.0, f64::INFINITY), (f64::NEG_INFINITY, 1.0), (1.0, f64::NAN)]
+        {
             let call = Shape { m: 9, n: 9, k: 9, alpha, beta };
             assert_eq!(decide(&call, &machine, &options), Route::Native(Reason::NonFinite));
         }

@@ -13,8 +13,13 @@ pub fn engines() -> Vec<CpuEngine> {
     oz2blas::engine::cpu::kernels::ALL.iter().map(|kernels| CpuEngine::with(kernels)).collect()
 }
 
-pub const DEFAULTS: Settings =
-    Settings { mode: Mode::Auto, moduli: MAX_MODULI, accuracy: Accuracy::Fp64, threads: 1, workspace: 1 << 30 };
+pub const DEFAULTS: Settings = Settings {
+    mode: Mode::Auto,
+    moduli: MAX_MODULI,
+    accuracy: Accuracy::Fp64,
+    threads: 1,
+    workspace: 1 << 30,
+};
 
 /// What no result contains: padding that must stay.
 pub const SENTINEL: u64 = 0x7FF8_DEAD_BEEF_0001;
@@ -55,7 +60,13 @@ pub struct Stored {
 }
 
 impl Stored {
-    fn new(rows: usize, columns: usize, extra: usize, misaligned: usize, value: impl Fn(usize, usize) -> f64) -> Self {
+    fn new(
+        rows: usize,
+        columns: usize,
+        extra: usize,
+        misaligned: usize,
+        value: impl Fn(usize, usize) -> f64,
+    ) -> Self {
         let ld = rows.max(1) + extra;
         // A vector of bytes has no alignment of its own: offset 0 is made a multiple of 8 by hand.
         let mut bytes = vec![0u8; ld * columns * 8 + 24];

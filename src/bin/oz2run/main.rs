@@ -94,7 +94,8 @@ fn help() -> String {
         let name = entry.name.to_ascii_lowercase().replace('_', "-");
         let alone = value_when_alone(entry.name).map_or(String::new(), |value| format!("; alone: {value}"));
         let effect = if entry.works { "" } else { " (no effect in this version)" };
-        text += &format!("  --{name:<14} {} [{}{alone}]: {}{effect}\n", entry.values, entry.default, entry.help);
+        text +=
+            &format!("  --{name:<14} {} [{}{alone}]: {}{effect}\n", entry.values, entry.default, entry.help);
     }
     text
 }

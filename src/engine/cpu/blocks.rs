@@ -1,6 +1,7 @@
-//! The sizes of blocks: what the workspace can hold at a time.
+//! Blocks and tiles of C: what the workspace can hold at a time, and where everything lies in it.
 
 use super::kernels::{PANEL, TILE};
+use crate::gemm::Rectangle;
 use crate::route::Reason;
 
 /// A block of C and the part of the inner dimension that is held for it at a time.
@@ -76,6 +77,47 @@ impl Blocks {
     }
 }
 
+/// The blocks of C, column of blocks by column of blocks.
+pub fn rectangles(m: usize, n: usize, blocks: &Blocks) -> impl Iterator<Item = Rectangle> + Clone + use<> {
+    let Blocks { rows, columns, .. } = *blocks;
+    (0..n).step_by(columns).flat_map(move |j| {
+        (0..m).step_by(rows).map(move |i| Rectangle {
+            i,
+            j,
+            rows: rows.min(m - i),
+            columns: columns.min(n - j),
+        })
+    })
+}
+
+/// The tiles of a block in the order of their numbers: down the first column of tiles first.
+pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> {
+    rectangles(at.rows, at.columns, &Blocks { rows: PANEL, columns: PANEL, length: 1 })
+        .map(move |tile| Rectangle { i: at.i + tile.i, j: at.j + tile.j, ..tile })
+}
+
+/// The `tile`-th tile of a block, as panel of A, panel of B, rows and columns.
+pub fn tile_panels(at: Rectangle, tile: usize) -> (usize, usize, usize, usize) {
+    let down = at.rows.div_ceil(PANEL);
+    let (p, q) = (tile % down, tile / down);
+    (p, q, PANEL.min(at.rows - p * PANEL), PANEL.min(at.columns - q * PANEL))
+}
+
+/// The lines of plane l of panel p, of which `lines` are in use.
+pub fn plane(panels: &[i16], planes: usize, length: usize, p: usize, l: usize, lines: usize) -> &[i16] {
+    &panels[(p * planes + l) * PANEL * length..][..lines * length]
+}
+
+/// Entries of a block with its tiles padded.
+pub fn padded(at: &Rectangle) -> usize {
+    at.rows.next_multiple_of(PANEL) * at.columns.next_multiple_of(PANEL)
+}
+
+/// The elements of the inner dimension from `first` on that a block holds at a time.
+pub fn span(first: usize, blocks: &Blocks, length: usize) -> usize {
+    blocks.length.min(length - first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +129,9 @@ mod tests {
         let mut bytes = blocks.bytes(20, 1);
         while let Some(next) = blocks.smaller() {
             assert!(next.bytes(20, 1) < bytes, "{next:?}");
-            assert!(next.rows.is_multiple_of(PANEL) && next.columns.is_multiple_of(PANEL) && next.length >= 1);
+            assert!(
+                next.rows.is_multiple_of(PANEL) && next.columns.is_multiple_of(PANEL) && next.length >= 1
+            );
             bytes = next.bytes(20, 1);
             blocks = next;
         }
@@ -96,7 +140,8 @@ mod tests {
 
     #[test]
     fn fit_takes_the_first_that_there_is_room_for() {
-        let room = |_: &Blocks, bytes: usize| if bytes <= 1 << 20 { Ok(bytes) } else { Err(Reason::NoMemory) };
+        let room =
+            |_: &Blocks, bytes: usize| if bytes <= 1 << 20 { Ok(bytes) } else { Err(Reason::NoMemory) };
         let (blocks, bytes) = Blocks::largest(5000, 5000, 5000).fit(20, 1, room).unwrap();
         assert!(bytes <= 1 << 20 && blocks.rows >= PANEL);
         let none = |_: &Blocks, _: usize| Err::<(), _>(Reason::NoMemory);

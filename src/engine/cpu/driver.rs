@@ -5,7 +5,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, plane, rectangles, span, tile_panels, tiles};
+use super::bound::BoundProduct;
 use super::kernels::{Kernels, PANEL, TILE};
 use super::packing::{GROUP, Gathered, RUN, gather, read_column, write_column};
 use super::team::{self, Panicked};
@@ -15,7 +16,7 @@ use crate::gemm::{Gemm, Lines, Rectangle};
 use crate::options::Mode;
 use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::crt;
-use crate::ozaki::plan::{self, Bounds, NoPlan, Plan};
+use crate::ozaki::plan::{self, NoPlan, Plan};
 use crate::ozaki::reconstruct::Reconstruct;
 use crate::ozaki::scan::Scan;
 use crate::ozaki::wide::Magnitude;
@@ -23,8 +24,6 @@ use crate::route::Reason;
 
 /// Below this many 8-bit multiplications another thread costs more than it brings.
 const WORTH_A_TEAM: f64 = 4e6;
-/// The bound product is kept for its second use up to this many entries (32 MB), else computed again.
-const KEPT_ENTRIES: usize = 1 << 22;
 
 impl From<Panicked> for Reason {
     fn from(_: Panicked) -> Self {
@@ -41,12 +40,15 @@ impl From<NoPlan> for Reason {
     }
 }
 
+/// Writes elements of a line (its number, the elements, where to) to packed panels.
+pub type Fill<'a> = dyn Fn(usize, &[f64], &mut [i16]) + Sync + 'a;
+
 /// A call on its way.
-struct Run<'a> {
-    kernels: &'static Kernels,
-    call: &'a Gemm,
+pub struct Run<'a> {
+    pub kernels: &'static Kernels,
+    pub call: &'a Gemm,
     settings: &'a Settings,
-    threads: usize,
+    pub threads: usize,
 }
 
 impl<'a> Run<'a> {
@@ -77,13 +79,8 @@ pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) 
     unsafe { Run::new(kernels, call, settings).plan().map(|(plan, _)| plan) }
 }
 
-/// The elements of the inner dimension from `first` on that a block holds at a time.
-fn span(first: usize, blocks: &Blocks, length: usize) -> usize {
-    blocks.length.min(length - first)
-}
-
 impl Run<'_> {
-    fn charge(&self, bytes: usize) -> Result<Charge, Reason> {
+    pub fn charge(&self, bytes: usize) -> Result<Charge, Reason> {
         Charge::take(bytes, self.settings.workspace)
     }
 
@@ -193,7 +190,12 @@ impl Run<'_> {
             let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
             // SAFETY: by the contract of this function.
             let meet = |i: usize, j: usize| unsafe { self.meet(at.i + i, at.j + j) };
-            bounds.raise_needs(self.settings.accuracy, &mut row_needs[rows], &mut column_needs[columns], meet);
+            bounds.raise_needs(
+                self.settings.accuracy,
+                &mut row_needs[rows],
+                &mut column_needs[columns],
+                meet,
+            );
         })?;
         plan::cap_needs(&mut row_needs, a);
         plan::cap_needs(&mut column_needs, b);
@@ -231,14 +233,14 @@ impl Run<'_> {
     /// # Safety
     ///
     /// The matrix can be read.
-    unsafe fn pack(
+    pub unsafe fn pack(
         &self,
         operand: &Lines,
         (first_line, count): (usize, usize),
         (first, length): (usize, usize),
         planes: usize,
         out: &mut [i16],
-        fill: &(dyn Fn(usize, &[f64], &mut [i16]) + Sync),
+        fill: &Fill,
     ) -> Result<(), Panicked> {
         let panels = count.div_ceil(PANEL);
         let panel_size = planes * PANEL * length;
@@ -301,38 +303,13 @@ impl Run<'_> {
             if !matches!(computed, Ok(Ok(()))) {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
                 let missing = tiles(at).zip(&written).filter(|(_, done)| !done.load(Ordering::Acquire));
-                let rest: Vec<Rectangle> = missing.map(|(tile, _)| tile).chain(all.skip(number + 1)).collect();
+                let rest: Vec<Rectangle> =
+                    missing.map(|(tile, _)| tile).chain(all.skip(number + 1)).collect();
                 return Outcome::Partial(report, Reason::EngineFault, rest);
             }
         }
         Outcome::Done(report)
     }
-}
-
-/// The blocks of C, column of blocks by column of blocks.
-fn rectangles(m: usize, n: usize, blocks: &Blocks) -> impl Iterator<Item = Rectangle> + Clone + use<> {
-    let Blocks { rows, columns, .. } = *blocks;
-    (0..n).step_by(columns).flat_map(move |j| {
-        (0..m).step_by(rows).map(move |i| Rectangle { i, j, rows: rows.min(m - i), columns: columns.min(n - j) })
-    })
-}
-
-/// The tiles of a block in the order of their numbers: down the first column of tiles first.
-fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> {
-    rectangles(at.rows, at.columns, &Blocks { rows: PANEL, columns: PANEL, length: 1 })
-        .map(move |tile| Rectangle { i: at.i + tile.i, j: at.j + tile.j, ..tile })
-}
-
-/// The `tile`-th tile of a block, as panel of A, panel of B, rows and columns.
-fn tile_panels(at: Rectangle, tile: usize) -> (usize, usize, usize, usize) {
-    let down = at.rows.div_ceil(PANEL);
-    let (p, q) = (tile % down, tile / down);
-    (p, q, PANEL.min(at.rows - p * PANEL), PANEL.min(at.columns - q * PANEL))
-}
-
-/// The lines of plane l of panel p, of which `lines` are in use.
-fn plane(panels: &[i16], planes: usize, length: usize, p: usize, l: usize, lines: usize) -> &[i16] {
-    &panels[(p * planes + l) * PANEL * length..][..lines * length]
 }
 
 /// One block of C on its way through residues, product, reduce and reconstruct.
@@ -373,32 +350,43 @@ impl Block<'_> {
                 })?;
                 if *b_holds != Some((at.j, first)) {
                     *b_holds = None;
-                    run.pack(&call.b, (at.j, at.columns), (first, length), moduli, self.b, &|j, values, out| {
-                        residues(values, t[j], moduli, stride, out);
-                    })?;
+                    run.pack(
+                        &call.b,
+                        (at.j, at.columns),
+                        (first, length),
+                        moduli,
+                        self.b,
+                        &|j, values, out| {
+                            residues(values, t[j], moduli, stride, out);
+                        },
+                    )?;
                     *b_holds = Some((at.j, first));
                 }
             }
             let (a, b) = (&*self.a, &*self.b);
             let (plan, reconstruct, written) = (self.plan, self.reconstruct, self.written);
             let chunk = moduli * TILE;
-            team::for_each_chunk(run.threads, &mut self.residues[..tile_count * chunk], chunk, &|tile, residues| {
-                let (p, q, rows, columns) = tile_panels(at, tile);
-                for (l, residues) in residues.chunks_exact_mut(TILE).enumerate() {
-                    let mut sums = [0; TILE];
-                    let (a, b) =
-                        (plane(a, moduli, length, p, l, rows), plane(b, moduli, length, q, l, columns));
-                    (run.kernels.product)(a, b, length, &mut sums);
-                    (run.kernels.reduce)(&sums, l, residues);
-                }
-                if last {
-                    let part =
-                        Rectangle { i: at.i + p * PANEL, j: at.j + q * PANEL, rows, columns };
-                    // SAFETY: this tile of C belongs to this task alone, by the contract of this function.
-                    unsafe { write_tile(run, plan, reconstruct, part, residues) };
-                    written[tile].store(true, Ordering::Release);
-                }
-            })?;
+            team::for_each_chunk(
+                run.threads,
+                &mut self.residues[..tile_count * chunk],
+                chunk,
+                &|tile, residues| {
+                    let (p, q, rows, columns) = tile_panels(at, tile);
+                    for (l, residues) in residues.chunks_exact_mut(TILE).enumerate() {
+                        let mut sums = [0; TILE];
+                        let (a, b) =
+                            (plane(a, moduli, length, p, l, rows), plane(b, moduli, length, q, l, columns));
+                        (run.kernels.product)(a, b, length, &mut sums);
+                        (run.kernels.reduce)(&sums, l, residues);
+                    }
+                    if last {
+                        let part = Rectangle { i: at.i + p * PANEL, j: at.j + q * PANEL, rows, columns };
+                        // SAFETY: this tile of C belongs to this task alone, by the contract of this function.
+                        unsafe { write_tile(run, plan, reconstruct, part, residues) };
+                        written[tile].store(true, Ordering::Release);
+                    }
+                },
+            )?;
         }
         Ok(())
     }
@@ -427,109 +415,4 @@ unsafe fn write_tile(run: &Run, plan: &Plan, with: &Reconstruct, at: Rectangle, 
         // SAFETY: by the contract of this function.
         unsafe { write_column(&call.c, at.i, at.j + j, &out[j * PANEL..][..at.rows]) };
     }
-}
-
-/// The bound product G = A~ B~, block by block, kept after the first pass where it is small.
-struct BoundProduct<'a> {
-    run: &'a Run<'a>,
-    rows: &'a [Line],
-    columns: &'a [Line],
-    blocks: Blocks,
-    a: Vec<i16>,
-    b: Vec<i16>,
-    /// One block, or all of them one after the other if `keeps`.
-    g: Vec<i64>,
-    keeps: bool,
-    computed: bool,
-    _charge: Charge,
-}
-
-impl<'a> BoundProduct<'a> {
-    /// # Safety
-    ///
-    /// A and B can be read while this value lives.
-    unsafe fn new(run: &'a Run<'a>, rows: &'a [Line], columns: &'a [Line]) -> Result<Self, Reason> {
-        let (m, n, k) = (run.call.m, run.call.n, run.call.k);
-        let take = |blocks: &Blocks, keeps: bool, bytes: usize| {
-            // Blocks are padded to whole tiles, so all of them together are the padded matrix.
-            let entries = if keeps {
-                rectangles(m, n, blocks).map(|at| padded(&at)).sum()
-            } else {
-                blocks.rows * blocks.columns
-            };
-            let charge = run.charge(bytes + if keeps { entries * size_of::<i64>() } else { 0 })?;
-            let a = vector(blocks.panel_elements(blocks.rows, 1), 0i16)?;
-            let b = vector(blocks.panel_elements(blocks.columns, 1), 0i16)?;
-            Ok((a, b, vector(entries, 0i64)?, keeps, charge))
-        };
-        let keep = m.saturating_mul(n) <= KEPT_ENTRIES;
-        let fit = Blocks::largest(m, n, k).fit(1, size_of::<i64>(), |blocks, bytes| {
-            if keep && let Ok(room) = take(blocks, true, bytes) {
-                return Ok(room);
-            }
-            take(blocks, false, bytes)
-        });
-        let (blocks, (a, b, g, keeps, _charge)) = fit?;
-        Ok(Self { run, rows, columns, blocks, a, b, g, keeps, computed: false, _charge })
-    }
-
-    /// Calls f(rectangle, its bounds) for every block.
-    fn for_each(&mut self, mut f: impl FnMut(Rectangle, &Bounds)) -> Result<(), Reason> {
-        let mut start = 0;
-        for at in rectangles(self.run.call.m, self.run.call.n, &self.blocks) {
-            if !self.computed {
-                self.compute(at, start)?;
-            }
-            // The block is stored tile by tile; the plan reads it tile by tile too.
-            let g = &self.g[start..];
-            for (tile, part) in tiles(at).enumerate() {
-                let mut entries = [0i64; TILE];
-                for j in 0..part.columns {
-                    let from = &g[tile * TILE + j * PANEL..][..part.rows];
-                    entries[j * part.rows..][..part.rows].copy_from_slice(from);
-                }
-                let rows = &self.rows[part.i..][..part.rows];
-                let columns = &self.columns[part.j..][..part.columns];
-                f(part, &Bounds { rows, columns, g: &entries[..part.rows * part.columns] });
-            }
-            if self.keeps {
-                start += padded(&at);
-            }
-        }
-        self.computed = self.keeps;
-        Ok(())
-    }
-
-    fn compute(&mut self, at: Rectangle, start: usize) -> Result<(), Panicked> {
-        let run = self.run;
-        let (call, kernels) = (run.call, run.kernels);
-        let g = &mut self.g[start..start + padded(&at)];
-        g.fill(0);
-        for first in (0..call.k).step_by(self.blocks.length) {
-            let length = span(first, &self.blocks, call.k);
-            let (rows, columns) = (self.rows, self.columns);
-            // SAFETY: A and B can be read while this value lives (see new).
-            unsafe {
-                run.pack(&call.a, (at.i, at.rows), (first, length), 1, &mut self.a, &|i, values, out| {
-                    (kernels.magnitudes)(values, rows[i].exponent, out);
-                })?;
-                run.pack(&call.b, (at.j, at.columns), (first, length), 1, &mut self.b, &|j, values, out| {
-                    (kernels.magnitudes)(values, columns[j].exponent, out);
-                })?;
-            }
-            let (a, b) = (&self.a, &self.b);
-            team::for_each_chunk(run.threads, g, TILE, &|tile, g| {
-                let (p, q, rows, columns) = tile_panels(at, tile);
-                let mut sums = [0; TILE];
-                (kernels.product)(plane(a, 1, length, p, 0, rows), plane(b, 1, length, q, 0, columns), length, &mut sums);
-                g.iter_mut().zip(sums).for_each(|(g, sum)| *g += i64::from(sum));
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Entries of a block with its tiles padded.
-fn padded(at: &Rectangle) -> usize {
-    at.rows.next_multiple_of(PANEL) * at.columns.next_multiple_of(PANEL)
 }

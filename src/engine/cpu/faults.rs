@@ -92,7 +92,11 @@ fn a_panic_leaves_finished_tiles_and_names_the_rest() {
                 Outcome::Partial(report, reason, rest) => {
                     assert_eq!((report.moduli, reason), (14, Reason::EngineFault));
                     let missing = |i: usize, j: usize| {
-                        rest.iter().filter(|r| (r.i..r.i + r.rows).contains(&i) && (r.j..r.j + r.columns).contains(&j)).count()
+                        rest.iter()
+                            .filter(|r| {
+                                (r.i..r.i + r.rows).contains(&i) && (r.j..r.j + r.columns).contains(&j)
+                            })
+                            .count()
                     };
                     for j in 0..SIZE {
                         for i in 0..SIZE {

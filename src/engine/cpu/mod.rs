@@ -6,6 +6,7 @@ use crate::ozaki::plan::Plan;
 use crate::route::Reason;
 
 mod blocks;
+mod bound;
 mod driver;
 #[cfg(test)]
 mod faults;

@@ -16,7 +16,14 @@ pub type Gathered = [[f64; RUN]; GROUP];
 /// # Safety
 ///
 /// The elements lie inside the matrix and can be read.
-pub unsafe fn gather(from: &Lines, line: usize, lines: usize, first: usize, count: usize, out: &mut Gathered) {
+pub unsafe fn gather(
+    from: &Lines,
+    line: usize,
+    lines: usize,
+    first: usize,
+    count: usize,
+    out: &mut Gathered,
+) {
     debug_assert!(line + lines <= from.count && first + count <= from.length);
     // SAFETY: inside the matrix by the contract of this function; read_unaligned asks for no alignment.
     let read = |l: usize, h: usize| unsafe {

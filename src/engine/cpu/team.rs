@@ -144,7 +144,11 @@ impl Team {
             let mut state = self.state.lock();
             while state.workers < helpers {
                 if let Err(error) = start_worker(self) {
-                    log::once(Kind::Threads, Level::Warn, &format!("cannot start a thread: {error}; using fewer"));
+                    log::once(
+                        Kind::Threads,
+                        Level::Warn,
+                        &format!("cannot start a thread: {error}; using fewer"),
+                    );
                     break;
                 }
                 state.workers += 1;

@@ -1,13 +1,18 @@
 //! How many threads a call may use.
 
+use std::sync::OnceLock;
+
 use crate::native::find;
 
-/// OZ2_NUM_THREADS=auto: what the usual variables say, else what the affinity mask and the cgroup allow.
+/// OZ2_NUM_THREADS=auto: what the usual variables say, else what the affinity mask and the cgroup allow. Found out once:
+/// asking the system for the cgroup reads files.
 pub fn automatic() -> usize {
-    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
-        .iter()
-        .find_map(|name| from_variable(&std::env::var(name).ok()?))
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    let names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+    *THREADS.get_or_init(|| {
+        let asked = names.iter().find_map(|name| from_variable(&std::env::var(name).ok()?));
+        asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    })
 }
 
 /// The first number of a list such as OMP_NUM_THREADS=4,2.

@@ -33,7 +33,8 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         // A fork in between has set the sum to zero.
-        let _ = HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| Some(held.saturating_sub(self.0)));
+        let _ =
+            HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| Some(held.saturating_sub(self.0)));
     }
 }
 

@@ -11,6 +11,11 @@ pub const PANEL: usize = 32;
 /// Entries of a tile; entry (i, j) is at j * PANEL + i.
 pub const TILE: usize = PANEL * PANEL;
 
+/// A column of outputs: the residue of entry i modulo modulus l is residues[l * TILE + i], its exponent rows[i] + column.
+/// `c` holds RN(beta c) if `add`, and the result afterwards.
+pub type ReconstructColumn =
+    fn(with: &Reconstruct, residues: &[i8], rows: &[i32], column: i32, add: bool, c: &mut [f64]);
+
 /// The steps of one kind of CPU.
 pub struct Kernels {
     pub name: &'static str,
@@ -25,9 +30,8 @@ pub struct Kernels {
     pub product: fn(a: &[i16], b: &[i16], length: usize, tile: &mut [i32; TILE]),
     /// The tile modulo the l-th modulus, added to the residues `out` (canonical in, canonical out).
     pub reduce: fn(tile: &[i32; TILE], l: usize, out: &mut [i8]),
-    /// A column of outputs: the residue of entry i modulo modulus l is residues[l * TILE + i], its exponent
-    /// rows[i] + column. `c` holds RN(beta c) if `add`, and the result afterwards.
-    pub reconstruct: fn(with: &Reconstruct, residues: &[i8], rows: &[i32], column: i32, add: bool, c: &mut [f64]),
+    /// One correct rounding from the residues to the result.
+    pub reconstruct: ReconstructColumn,
 }
 
 /// Every table of this build, for the tests and for `oz2run --doctor`.

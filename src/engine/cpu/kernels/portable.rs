@@ -83,9 +83,8 @@ fn dot(a: &[i16], b: &[i16]) -> i32 {
 fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
     let (pairs, odd) = b.as_chunks::<2>();
     let [a0, a1, a2, a3] = a.map(|line| &line.as_chunks::<2>().0[..pairs.len()]);
-    let pair = |x: [i16; 2], y: [i16; 2]| {
-        i32::from(x[0]) * i32::from(y[0]) + i32::from(x[1]) * i32::from(y[1])
-    };
+    let pair =
+        |x: [i16; 2], y: [i16; 2]| i32::from(x[0]) * i32::from(y[0]) + i32::from(x[1]) * i32::from(y[1]);
     let mut sums = [0i32; 4];
     for h in 0..pairs.len() {
         sums[0] += pair(a0[h], pairs[h]);
