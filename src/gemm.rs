@@ -150,9 +150,9 @@ impl Gemm {
         }
     }
 
-    /// m n k as a real number: products of sizes never overflow here.
-    pub fn multiplications(&self) -> f64 {
-        self.m as f64 * self.n as f64 * self.k as f64
+    /// m n k, at most the largest number. An integer: arithmetic in doubles would leave flags in the caller's environment.
+    pub fn multiplications(&self) -> u64 {
+        (self.m as u64).saturating_mul(self.n as u64).saturating_mul(self.k as u64)
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
     fn sizes_beyond_32_bits_are_kept() {
         let sizes = Sizes { m: 46341, n: 46341, k: 64, lda: 1 << 30, ldb: 64, ldc: 46341 };
         let gemm = call(sizes, (Transpose::No, Transpose::No)).unwrap();
-        assert_eq!(gemm.multiplications(), 2147488281.0 * 64.0);
+        assert_eq!(gemm.multiplications(), 2147488281 * 64);
         let part = gemm.part(Rectangle { i: 46340, j: 46340, rows: 1, columns: 1 });
         assert_eq!(part.c.pointer().addr(), 8 * (46340 + 46340 * 46341));
         assert_eq!(part.a.pointer().addr(), 8 * 46340);

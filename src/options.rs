@@ -1,9 +1,7 @@
 //! The options: one table (name, default, values, help, parser), read from the environment at the first call, changed by
 //! `oz2_set_option`. A call uses the set that it found at entry.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::observe::log::{self, Level};
 use crate::ozaki::moduli::MAX_MODULI;
@@ -35,8 +33,8 @@ pub enum EngineChoice {
 pub enum MinSize {
     /// The time model decides.
     Auto,
-    /// Every call with m n k >= x^3 is emulated.
-    Fixed(f64),
+    /// Every call with at least this m n k is emulated.
+    Work(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,8 +170,11 @@ pub static TABLE: [Entry; COUNT] = [
         "auto or a number >= 0",
         "x: emulate every call with m n k >= x^3; 0: all",
         |o, v| {
-            let number =
-                |v: &str| v.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0).map(MinSize::Fixed);
+            // Held as ceil(x^3), so that a call compares integers.
+            let number = |v: &str| {
+                let x: f64 = v.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0)?;
+                Some(MinSize::Work((x * x * x).ceil() as u64))
+            };
             set(&mut o.min_size, if is(v, "auto") { Some(MinSize::Auto) } else { number(v) })
         },
     ),
@@ -340,8 +341,32 @@ impl Options {
 
 /// The options in force. Sets are never freed: a call may still read an old one, and there are few.
 static CURRENT: AtomicPtr<Options> = AtomicPtr::new(std::ptr::null_mut());
-/// Serialises changes; never held while a call runs.
-static CHANGE: Mutex<()> = Mutex::new(());
+/// Serialises changes, which are rare and short. A flag and no mutex, since the child of a fork must be able to clear it: the
+/// thread that held it does not exist there.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+
+/// The right to change options, while it lives.
+struct Change;
+
+impl Change {
+    fn begin() -> Self {
+        while CHANGING.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Self
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        CHANGING.store(false, Ordering::Release);
+    }
+}
+
+/// After a fork.
+pub fn forget_changes() {
+    CHANGING.store(false, Ordering::Relaxed);
+}
 
 fn load() -> Option<&'static Options> {
     // SAFETY: the pointer is null or came from Box::leak and is never freed or changed.
@@ -355,7 +380,7 @@ pub fn current() -> &'static Options {
 
 #[cold]
 fn first() -> &'static Options {
-    let guard = CHANGE.lock();
+    let _change = Change::begin();
     if let Some(options) = load() {
         return options;
     }
@@ -380,7 +405,6 @@ fn first() -> &'static Options {
     }
     let options: &'static Options = Box::leak(Box::new(options));
     CURRENT.store(std::ptr::from_ref(options).cast_mut(), Ordering::Release);
-    drop(guard);
     options
 }
 
@@ -397,7 +421,7 @@ pub enum SetResult {
 pub fn set_option(name: &str, value: &str, started: bool) -> SetResult {
     let Some(at) = position(name) else { return SetResult::UnknownName };
     let mut options = current().clone();
-    let _guard = CHANGE.lock();
+    let _change = Change::begin();
     if let Some(newest) = load() {
         options = newest.clone();
     }
@@ -445,7 +469,7 @@ mod tests {
         ]);
         assert!(bad.is_empty());
         assert_eq!((o.mode, o.moduli, o.accuracy), (Mode::Fast, Some(7), Accuracy::High));
-        assert_eq!((o.min_size, o.workspace, o.threads), (MinSize::Fixed(12.5), Some(3 << 20), Some(4)));
+        assert_eq!((o.min_size, o.workspace, o.threads), (MinSize::Work(1954), Some(3 << 20), Some(4)));
         assert_eq!((o.native, o.integer), (NativeChoice::Builtin, Integer::Ilp64));
     }
 

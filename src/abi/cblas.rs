@@ -88,6 +88,7 @@ impl Arguments {
     ///
     /// As for a call of the native function.
     unsafe fn enter(&self, spelling: &'static Spelling) {
+        super::start();
         let native = spelling.native.address();
         let wide = spelling.width.is_wide(native);
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::catch_unwind;
 
+use crate::engine::cpu::fpenv::in_clean_environment;
 use crate::observe::{counters, last, stats};
 use crate::options::{self, SetResult};
 
@@ -47,7 +48,7 @@ pub extern "C" fn oz2_version() -> *const c_char {
 /// `json` is null or can hold `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oz2_get_stats(json: *mut c_char, size: usize) -> usize {
-    let text = catch_unwind(stats::json).unwrap_or_default();
+    let text = catch_unwind(|| in_clean_environment(stats::json)).unwrap_or_default();
     // SAFETY: by the contract of this function.
     unsafe { give(&text, json, size) }
 }
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn oz2_get_stats(json: *mut c_char, size: usize) -> usize 
 /// `json` is null or can hold `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oz2_last_call(json: *mut c_char, size: usize) -> usize {
-    let text = catch_unwind(last::json).unwrap_or_default();
+    let text = catch_unwind(|| in_clean_environment(last::json)).unwrap_or_default();
     // SAFETY: by the contract of this function.
     unsafe { give(&text, json, size) }
 }
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn oz2_set_option(name: *const c_char, value: *const c_cha
     let (name, value) = unsafe { (take(name), take(value)) };
     let Some(name) = name else { return SetResult::UnknownName as c_int };
     let Some(value) = value else { return SetResult::BadValue as c_int };
-    let set = || options::set_option(name, value, super::has_started());
+    let set = || in_clean_environment(|| options::set_option(name, value, super::has_started()));
     catch_unwind(set).unwrap_or(SetResult::BadValue) as c_int
 }
 
@@ -96,7 +97,10 @@ pub unsafe extern "C" fn oz2_set_option(name: *const c_char, value: *const c_cha
 pub unsafe extern "C" fn oz2_get_option(name: *const c_char, value: *mut c_char, size: usize) -> usize {
     // SAFETY: by the contract of this function.
     let name = unsafe { take(name) };
-    let text = catch_unwind(|| name.and_then(options::get_option)).ok().flatten().unwrap_or_default();
+    let text = catch_unwind(|| in_clean_environment(|| name.and_then(options::get_option)))
+        .ok()
+        .flatten()
+        .unwrap_or_default();
     // SAFETY: by the contract of this function.
     unsafe { give(text, value, size) }
 }

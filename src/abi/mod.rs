@@ -9,7 +9,6 @@ pub mod fortran;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -20,7 +19,7 @@ use crate::native::builtin;
 use crate::observe::last::{self, Last};
 use crate::observe::log::{self, Kind, Level};
 use crate::observe::{counters, stats};
-use crate::options::{self, MinSize, Mode, Options};
+use crate::options::{self, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::route::{self, Machine, Reason, Route, Shape};
 
@@ -68,23 +67,27 @@ pub(crate) fn has_started() -> bool {
     STARTED.load(Ordering::Relaxed)
 }
 
-/// What waits for the first call instead of the load: a preloaded shell that multiplies nothing pays and prints nothing.
-fn start(options: &Options) {
-    static ONCE: Once = Once::new();
+/// The options, and at the first call what waits for it instead of the load: a preloaded shell that multiplies nothing pays and
+/// prints nothing. No `Once`, which could wait for ever in the child of a fork: whoever comes first does it, others go on.
+pub(crate) fn start() -> &'static Options {
     if has_started() {
-        return;
+        return options::current();
     }
-    ONCE.call_once(|| {
-        process::watch_forks();
-        #[cfg(not(test))]
-        std::panic::set_hook(Box::new(report_panic));
-        if options.stats.is_some() {
-            // SAFETY: the function stays in memory (nodelete).
-            unsafe { libc::atexit(at_exit) };
+    // Reading numbers from the environment is arithmetic too.
+    fpenv::in_clean_environment(|| {
+        let options = options::current();
+        if !STARTED.swap(true, Ordering::Relaxed) {
+            process::watch_forks();
+            #[cfg(not(test))]
+            std::panic::set_hook(Box::new(report_panic));
+            if options.stats.is_some() {
+                // SAFETY: the function stays in memory (nodelete).
+                unsafe { libc::atexit(at_exit) };
+            }
+            tracing::debug!(version = env!("CARGO_PKG_VERSION"), "first call");
         }
-        tracing::debug!(version = env!("CARGO_PKG_VERSION"), "first call");
-        STARTED.store(true, Ordering::Relaxed);
-    });
+        options
+    })
 }
 
 /// One line where the standard library would print several. This is our own copy of it: the hook of a host program written in
@@ -106,9 +109,11 @@ extern "C" fn at_exit() {
 }
 
 /// Native calls below this m n k are counted but not timed: reading the clock would cost as much as they do.
-const TIMED: f64 = 64.0 * 64.0 * 64.0;
+const TIMED: u64 = 64 * 64 * 64;
 
 /// Takes a call: `parsed` is the call or what is illegal in it, `pass` hands it to the native BLAS.
+///
+/// Nothing outside of the clean environment computes with doubles: a host program may trap what that would raise.
 ///
 /// # Safety
 ///
@@ -119,14 +124,15 @@ pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
         Err(illegal) => {
             // Nothing here needs a destructor and no mark is left: an error handler may longjmp out.
             if !INSIDE.get() {
-                note_native(Reason::IllegalArgument, 0.0, 0.0);
+                note_native(Reason::IllegalArgument, 0, 0);
             }
             pass(Pass::Illegal(*illegal));
             return;
         }
     };
+    let work = call.multiplications();
     if INSIDE.get() {
-        counters::native(Reason::Nested, call.multiplications(), 0.0);
+        counters::native(Reason::Nested, work, 0);
         pass(Pass::Legal(call));
         return;
     }
@@ -145,7 +151,6 @@ pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
             Reason::EngineFault
         }
     };
-    let work = call.multiplications();
     let clock = (work >= TIMED).then(Instant::now);
     if reason == Reason::QuickReturn {
         // SAFETY: by the contract of this function.
@@ -153,14 +158,18 @@ pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
     } else {
         pass(Pass::Legal(call));
     }
-    let seconds = clock.map_or(0.0, |clock| clock.elapsed().as_secs_f64());
-    let _ = catch_unwind(|| note_native(reason, work, seconds));
+    let nanoseconds = clock.map_or(0, nanoseconds_since);
+    let _ = catch_unwind(|| note_native(reason, work, nanoseconds));
 }
 
-fn note_native(reason: Reason, work: f64, seconds: f64) {
-    counters::native(reason, work, seconds);
+fn nanoseconds_since(clock: Instant) -> u64 {
+    u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn note_native(reason: Reason, work: u64, nanoseconds: u64) {
+    counters::native(reason, work, nanoseconds);
     last::set(Last::Native { reason });
-    tracing::debug!(reason = reason.name(), work, "native");
+    tracing::debug!(reason = reason.name(), work, nanoseconds, "native");
 }
 
 /// Emulates the call, or says why it was not; C is touched only in the first case.
@@ -169,12 +178,30 @@ fn note_native(reason: Reason, work: f64, seconds: f64) {
 ///
 /// As for [`gemm`].
 unsafe fn emulate(call: &Gemm) -> Option<Reason> {
-    let options = options::current();
-    start(options);
-    if call.m == 0 || call.n == 0 || call.k == 0 || call.alpha == 0.0 {
+    if call.m == 0 || call.n == 0 || call.k == 0 || is_zero(call.alpha) {
         return Some(Reason::QuickReturn);
     }
-    let engine = match decide(call, options) {
+    let options = options::current();
+    let shape = Shape { m: call.m, n: call.n, k: call.k, alpha: call.alpha, beta: call.beta };
+    if let Some(reason) = route::decide_at_once(&shape, options) {
+        return Some(reason);
+    }
+    // SAFETY: by the contract of this function.
+    fpenv::in_clean_environment(|| unsafe { emulate_large(call, &shape, options) })
+}
+
+/// Zero of either sign; by its bits, since a host that flushes subnormal numbers would take those for zero.
+fn is_zero(x: f64) -> bool {
+    x.to_bits() << 1 == 0
+}
+
+/// What is neither a quick return nor sent away for its size: in a clean floating-point environment.
+///
+/// # Safety
+///
+/// As for [`gemm`].
+unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option<Reason> {
+    let engine = match decide(shape, options) {
         Route::Emulate(engine) => engine,
         Route::Native(reason) => return Some(reason),
     };
@@ -182,8 +209,7 @@ unsafe fn emulate(call: &Gemm) -> Option<Reason> {
     let settings = settings(options);
     let clock = Instant::now();
     // SAFETY: by the contract of this function.
-    let outcome = fpenv::in_clean_environment(|| unsafe { worker.gemm(call, &settings) });
-    let (report, reason) = match outcome {
+    let (report, reason) = match unsafe { worker.gemm(call, &settings) } {
         Outcome::Done(report) => (report, None),
         Outcome::Declined(reason) => {
             if reason == Reason::NoMemory {
@@ -202,8 +228,8 @@ unsafe fn emulate(call: &Gemm) -> Option<Reason> {
             (report, Some(reason))
         }
     };
-    let seconds = clock.elapsed().as_secs_f64();
-    let _ = catch_unwind(|| note_emulated(call, engine, options.mode, report, reason, seconds));
+    let nanoseconds = nanoseconds_since(clock);
+    let _ = catch_unwind(|| note_emulated(call, engine, options.mode, report, reason, nanoseconds));
     None
 }
 
@@ -213,21 +239,19 @@ fn note_emulated(
     mode: Mode,
     report: Report,
     reason: Option<Reason>,
-    seconds: f64,
+    nanoseconds: u64,
 ) {
     let Report { moduli, bound } = report;
-    counters::emulated(engine, moduli, call.multiplications(), seconds);
+    counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
     last::set(Last::Emulated { engine, mode, moduli, bound, reason });
     let (m, n, k) = (call.m, call.n, call.k);
-    tracing::debug!(m, n, k, moduli, seconds, engine = engine::NAMES[engine], "emulated");
+    tracing::debug!(m, n, k, moduli, nanoseconds, engine = engine::NAMES[engine], "emulated");
 }
 
-fn decide(call: &Gemm, options: &Options) -> Route {
-    let shape = Shape { m: call.m, n: call.n, k: call.k, alpha: call.alpha, beta: call.beta };
-    // Counting threads reads the environment and asks the system: only the time model needs the number here.
-    let threads = if options.min_size == MinSize::Auto { options.threads.unwrap_or(1) } else { 1 };
+fn decide(shape: &Shape, options: &Options) -> Route {
+    let threads = options.threads.unwrap_or_else(threads::automatic);
     let machine = Machine { engines: engine::available(), threads };
-    let route = route::decide(&shape, &machine, options);
+    let route = route::decide(shape, &machine, options);
     if route == Route::Native(Reason::EngineUnavailable) {
         let name = options::get_option("ENGINE").unwrap_or_default();
         let text = format!("OZ2_ENGINE={name}: this engine is not available; calls go to the native BLAS");
@@ -260,15 +284,16 @@ fn settings(options: &Options) -> Settings {
 /// As for [`gemm`].
 unsafe fn scale(call: &Gemm) {
     let c = &call.c;
-    if call.beta == 1.0 {
+    if call.beta.to_bits() == 1f64.to_bits() {
         return;
     }
+    let clears = is_zero(call.beta);
     for j in 0..c.columns {
         for i in 0..c.rows {
             // SAFETY: an entry of C.
             unsafe {
                 let entry = c.pointer().add(i + j * c.ld);
-                let value = if call.beta == 0.0 { 0.0 } else { call.beta * entry.read_unaligned() };
+                let value = if clears { 0.0 } else { call.beta * entry.read_unaligned() };
                 entry.write_unaligned(value);
             }
         }

@@ -17,10 +17,11 @@ impl Tally {
         Self { calls: AtomicU64::new(0), multiplications: AtomicU64::new(0), nanoseconds: AtomicU64::new(0) }
     }
 
-    fn add(&self, multiplications: f64, seconds: f64) {
+    /// Integers only: this runs in the floating-point environment of the caller.
+    fn add(&self, multiplications: u64, nanoseconds: u64) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.multiplications.fetch_add(multiplications as u64, Ordering::Relaxed);
-        self.nanoseconds.fetch_add((seconds * 1e9) as u64, Ordering::Relaxed);
+        self.multiplications.fetch_add(multiplications, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
     fn read(&self) -> Group {
@@ -61,13 +62,13 @@ pub struct Snapshot {
     pub moduli: [u64; MAX_MODULI + 1],
 }
 
-pub fn emulated(engine: usize, moduli: usize, multiplications: f64, seconds: f64) {
-    BY_ENGINE[engine].add(multiplications, seconds);
+pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds: u64) {
+    BY_ENGINE[engine].add(multiplications, nanoseconds);
     BY_MODULI[moduli].fetch_add(1, Ordering::Relaxed);
 }
 
-pub fn native(reason: Reason, multiplications: f64, seconds: f64) {
-    BY_REASON[reason as usize].add(multiplications, seconds);
+pub fn native(reason: Reason, multiplications: u64, nanoseconds: u64) {
+    BY_REASON[reason as usize].add(multiplications, nanoseconds);
 }
 
 pub fn snapshot() -> Snapshot {

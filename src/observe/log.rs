@@ -2,8 +2,7 @@
 //! below goes through `tracing`, whose subscriber is installed only when OZ2_LOG asks for more than warnings.
 
 use std::io::Write;
-use std::sync::Once;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -32,7 +31,7 @@ impl Level {
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
-static SUBSCRIBER: Once = Once::new();
+static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// The kinds of messages that may repeat: each is written a few times and then no more.
 #[derive(Clone, Copy)]
@@ -51,22 +50,20 @@ static WRITTEN: [AtomicU32; 6] = [const { AtomicU32::new(0) }; 6];
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {
     LEVEL.store(level as u8, Ordering::Relaxed);
-    if asked && level >= Level::Info {
-        SUBSCRIBER.call_once(|| {
-            let most = match level {
-                Level::Trace => tracing::Level::TRACE,
-                Level::Debug => tracing::Level::DEBUG,
-                _ => tracing::Level::INFO,
-            };
-            let subscriber = tracing_subscriber::fmt()
-                .with_max_level(most)
-                .with_writer(std::io::stderr)
-                .with_ansi(false)
-                .with_target(false)
-                .finish();
-            // This is our own copy of tracing: no other subscriber can be there, and the host's is not touched.
-            let _ = tracing::subscriber::set_global_default(subscriber);
-        });
+    if asked && level >= Level::Info && !SUBSCRIBED.swap(true, Ordering::Relaxed) {
+        let most = match level {
+            Level::Trace => tracing::Level::TRACE,
+            Level::Debug => tracing::Level::DEBUG,
+            _ => tracing::Level::INFO,
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(most)
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .with_target(false)
+            .finish();
+        // This is our own copy of tracing: no other subscriber can be there, and the host's is not touched.
+        let _ = tracing::subscriber::set_global_default(subscriber);
     }
 }
 

@@ -104,34 +104,42 @@ pub enum Route {
 }
 
 /// Below this m n k no engine gains.
-const SMALLEST: f64 = 128.0 * 128.0 * 128.0;
+const SMALLEST: u64 = 128 * 128 * 128;
 /// Below this dimension the work that grows with the area outweighs the products.
 const THINNEST: usize = 32;
 
-/// Decides by shape, cost and options, before any element is read (NUMERICS: the order of the tests).
-pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
+/// What sends a call away at once: the mode and the size. Compares integers only, so that the many small calls of a program
+/// need no clean floating-point environment.
+pub fn decide_at_once(call: &Shape, options: &Options) -> Option<Reason> {
+    let work = (call.m as u64).saturating_mul(call.n as u64).saturating_mul(call.k as u64);
+    let least = match options.min_size {
+        MinSize::Work(least) => least,
+        MinSize::Auto => SMALLEST,
+    };
     if options.mode == Mode::Native {
-        return Route::Native(Reason::Disabled);
+        Some(Reason::Disabled)
+    } else if work < least {
+        Some(Reason::TooSmall)
+    } else if options.min_size == MinSize::Auto && call.m.min(call.n).min(call.k) < THINNEST {
+        Some(Reason::ThinShape)
+    } else {
+        None
+    }
+}
+
+/// Decides by shape, options and cost, before any element is read (NUMERICS: the order of the tests).
+pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
+    if let Some(reason) = decide_at_once(call, options) {
+        return Route::Native(reason);
     }
     let Some(engine) = choose_engine(machine, options.engine) else {
         return Route::Native(Reason::EngineUnavailable);
     };
-    let work = call.m as f64 * call.n as f64 * call.k as f64;
-    match options.min_size {
-        MinSize::Fixed(x) if work < x * x * x => return Route::Native(Reason::TooSmall),
-        MinSize::Fixed(_) => {}
-        MinSize::Auto if work < SMALLEST => return Route::Native(Reason::TooSmall),
-        MinSize::Auto if call.m.min(call.n).min(call.k) < THINNEST => {
-            return Route::Native(Reason::ThinShape);
-        }
-        MinSize::Auto => {
-            let moduli =
-                if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
-            if cost::emulated_seconds(call, engine, moduli, machine.threads)
-                > cost::native_seconds(call, machine.threads)
-            {
-                return Route::Native(Reason::NoGain);
-            }
+    if options.min_size == MinSize::Auto {
+        let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
+        let emulated = cost::emulated_seconds(call, engine, moduli, machine.threads);
+        if emulated > cost::native_seconds(call, machine.threads) {
+            return Route::Native(Reason::NoGain);
         }
     }
     if !call.alpha.is_finite() || !call.beta.is_finite() {

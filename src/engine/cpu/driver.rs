@@ -23,7 +23,7 @@ use crate::ozaki::wide::Magnitude;
 use crate::route::Reason;
 
 /// Below this many 8-bit multiplications another thread costs more than it brings.
-const WORTH_A_TEAM: f64 = 4e6;
+const WORTH_A_TEAM: u64 = 4_000_000;
 
 impl From<Panicked> for Reason {
     fn from(_: Panicked) -> Self {
@@ -53,7 +53,7 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(kernels: &'static Kernels, call: &'a Gemm, settings: &'a Settings) -> Self {
-        let small = call.multiplications() * settings.moduli as f64 <= WORTH_A_TEAM;
+        let small = call.multiplications().saturating_mul(settings.moduli as u64) <= WORTH_A_TEAM;
         let threads = if small { 1 } else { settings.threads };
         Self { kernels, call, settings, threads }
     }

@@ -3,9 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 use super::fpenv;
 use crate::observe::log::{self, Kind, Level};
@@ -54,6 +53,9 @@ struct State {
     workers: usize,
 }
 
+/// The locks are those of the standard library because all of their state is in this object, which the child of a fork leaves
+/// behind. Those of parking_lot share one table in the process, which a fork breaks: the child finds parked threads in it
+/// that it does not have (seen as crashes of the child).
 #[derive(Default)]
 struct Team {
     state: Mutex<State>,
@@ -93,16 +95,28 @@ fn team() -> &'static Team {
     unsafe { &*TEAM.load(Ordering::Acquire) }
 }
 
+impl Team {
+    /// Nothing panics while it holds the lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits without the lock.
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
 fn worker(team: &'static Team) {
     fpenv::clean_thread();
-    let mut state = team.state.lock();
+    let mut state = team.lock();
     loop {
         if let Some(job) = state.job.filter(|_| state.seats > 0) {
             state.seats -= 1;
             state.working += 1;
             drop(state);
             job.work();
-            state = team.state.lock();
+            state = team.lock();
             state.working -= 1;
             if state.working == 0 {
                 team.finished.notify_one();
@@ -114,9 +128,9 @@ fn worker(team: &'static Team) {
             while team.runs.load(Ordering::Relaxed) == runs && clock.elapsed() < LOOK {
                 std::hint::spin_loop();
             }
-            state = team.state.lock();
+            state = team.lock();
             if team.runs.load(Ordering::Relaxed) == runs {
-                team.wake.wait(&mut state);
+                state = wait(&team.wake, state);
             }
         }
     }
@@ -141,7 +155,7 @@ impl Team {
     /// Runs the job with `helpers` workers beside the calling thread, with fewer where threads cannot be made.
     fn run(&'static self, job: &Job, helpers: usize) {
         {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             while state.workers < helpers {
                 if let Err(error) = start_worker(self) {
                     log::once(
@@ -162,10 +176,10 @@ impl Team {
             }
         }
         job.work(); // never unwinds
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.job = None;
         while state.working > 0 {
-            self.finished.wait(&mut state);
+            state = wait(&self.finished, state);
         }
     }
 }

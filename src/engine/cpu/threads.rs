@@ -1,18 +1,22 @@
 //! How many threads a call may use.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::native::find;
 
 /// OZ2_NUM_THREADS=auto: what the usual variables say, else what the affinity mask and the cgroup allow. Found out once:
 /// asking the system for the cgroup reads files.
 pub fn automatic() -> usize {
-    static THREADS: OnceLock<usize> = OnceLock::new();
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
     let names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
-    *THREADS.get_or_init(|| {
-        let asked = names.iter().find_map(|name| from_variable(&std::env::var(name).ok()?));
-        asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-    })
+    let asked = names.iter().find_map(|name| from_variable(&std::env::var(name).ok()?));
+    let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    KNOWN.store(threads, Ordering::Relaxed);
+    threads
 }
 
 /// The first number of a list such as OMP_NUM_THREADS=4,2.
