@@ -66,6 +66,12 @@ impl Lines {
 }
 
 impl MatMut {
+    /// The columns, to be read.
+    pub fn as_lines(&self) -> Lines {
+        let (count, length) = (self.columns, self.rows);
+        Lines { start: self.start, count, length, line_stride: self.ld, element_stride: 1 }
+    }
+
     /// The first entry.
     pub fn pointer(&self) -> *mut f64 {
         std::ptr::with_exposed_provenance_mut(self.start.0)

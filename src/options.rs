@@ -51,6 +51,16 @@ pub enum Integer {
     Ilp64,
 }
 
+/// The GPUs to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// One: the local MPI rank modulo their number.
+    Auto,
+    All,
+    /// These; an empty list stands for none.
+    List(Vec<usize>),
+}
+
 /// The values in force. `None` stands for auto or off.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -63,6 +73,9 @@ pub struct Options {
     pub threads: Option<usize>,
     pub workspace: Option<usize>,
     pub integer: Integer,
+    pub devices: Devices,
+    /// The folder in which CUDA is looked for first.
+    pub cuda_path: Option<String>,
     pub log: Level,
     /// OZ2_LOG was given, so a subscriber may be installed.
     pub log_asked: bool,
@@ -202,9 +215,12 @@ pub static TABLE: [Entry; COUNT] = [
         "the most memory the emulation holds",
         |o, v| set(&mut o.workspace, auto_or(v, parse_bytes)),
     ),
-    planned(entry("DEVICES", "auto", "auto, all, none, or a list 0,1", "the GPUs to use", |_, v| {
-        ["auto", "all", "none"].iter().any(|name| is(v, name))
-            || v.split(',').all(|part| part.parse::<u16>().is_ok())
+    fixed(entry("DEVICES", "auto", "auto, all, none, or a list 0,1", "the GPUs to use", |o, v| {
+        let list =
+            || v.split(',').map(|part| part.parse::<u16>().ok().map(usize::from)).collect::<Option<_>>();
+        let named = [("auto", Devices::Auto), ("all", Devices::All), ("none", Devices::List(Vec::new()))];
+        let named = named.into_iter().find(|(name, _)| is(v, name)).map(|(_, devices)| devices);
+        set(&mut o.devices, named.or_else(|| list().map(Devices::List)))
     })),
     planned(entry("CHECK", "off", "off, on", "self-check of the products", |_, v| {
         is(v, "off") || is(v, "on")
@@ -226,8 +242,9 @@ pub static TABLE: [Entry; COUNT] = [
         },
     )),
     planned(entry("REPORT", "off", "off or a file pattern", "an HTML report at exit", |_, v| !v.is_empty())),
-    planned(entry("CUDA_PATH", "auto", "auto or a folder", "where CUDA is looked for first", |_, v| {
-        !v.is_empty()
+    fixed(entry("CUDA_PATH", "auto", "auto or a folder", "where CUDA is looked for first", |o, v| {
+        o.cuda_path = (!is(v, "auto")).then(|| v.to_owned());
+        !v.is_empty() && !v.contains('\0')
     })),
     fixed(entry("INTEGER", "auto", "auto, lp64, ilp64", "the integer width of unsuffixed names", |o, v| {
         let widths = [("auto", Integer::Auto), ("lp64", Integer::Lp64), ("ilp64", Integer::Ilp64)];
@@ -279,6 +296,8 @@ impl Default for Options {
             threads: None,
             workspace: None,
             integer: Integer::Auto,
+            devices: Devices::Auto,
+            cuda_path: None,
             log: Level::Warn,
             log_asked: false,
             stats: None,

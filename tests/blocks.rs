@@ -33,13 +33,13 @@ fn threads_and_blocks_do_not_change_a_bit() {
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
         for threads in [1, 2, 3, 7] {
             for workspace in [80_000, 150_000, 500_000, 2_000_000, 1 << 30] {
-                let settings = Settings { threads, workspace, ..DEFAULTS };
+                let settings = Settings { threads, workspace: Some(workspace), ..DEFAULTS };
                 let (again, c) = p.run(&engine, &settings, PLAIN);
                 assert_eq!(again, outcome, "{threads} threads, {workspace} bytes");
                 assert_same_bits(&c, &want, &format!("{threads} threads, {workspace} bytes"));
             }
         }
-        let none = Settings { workspace: 1000, ..DEFAULTS };
+        let none = Settings { workspace: Some(1000), ..DEFAULTS };
         let (outcome, c) = p.run(&engine, &none, PLAIN);
         assert_eq!(outcome, Outcome::Declined(Reason::NoMemory));
         assert_same_bits(&c, &p.c, "without workspace");
@@ -61,7 +61,11 @@ fn the_plan_does_not_depend_on_workspace_or_threads() {
                 assert_eq!(plan(Settings { threads, ..settings }), want);
             }
             for workspace in [70_000, 100_000, 400_000, 3_000_000] {
-                assert_eq!(plan(Settings { workspace, ..settings }), want, "{workspace} bytes");
+                assert_eq!(
+                    plan(Settings { workspace: Some(workspace), ..settings }),
+                    want,
+                    "{workspace} bytes"
+                );
             }
         }
     }

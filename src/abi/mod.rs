@@ -12,14 +12,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::engine::cpu::{fpenv, threads, workspace};
+use crate::engine::cpu::{fpenv, threads};
 use crate::engine::{self, Outcome, Report, Settings, process};
 use crate::gemm::Gemm;
 use crate::native::builtin;
 use crate::observe::last::{self, Last};
 use crate::observe::log::{self, Kind, Level};
 use crate::observe::{counters, stats};
-use crate::options::{self, Mode, Options};
+use crate::options::{self, EngineChoice, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::route::{self, Machine, Reason, Route, Shape};
 
@@ -201,10 +201,32 @@ fn is_zero(x: f64) -> bool {
 ///
 /// As for [`gemm`].
 unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option<Reason> {
-    let engine = match decide(shape, options) {
-        Route::Emulate(engine) => engine,
-        Route::Native(reason) => return Some(reason),
-    };
+    let mut engines = engine::available();
+    let mut declined = None;
+    loop {
+        let engine = match decide(shape, engines, options) {
+            Route::Emulate(engine) => engine,
+            // What an engine said counts, not that no other is left.
+            Route::Native(reason) => return declined.or(Some(reason)),
+        };
+        // SAFETY: by the contract of this function.
+        let reason = unsafe { emulate_with(engine, call, options)? };
+        // Such a Reason is about the engine, not about the call: the next one may do it, unless the user named one.
+        let next_may = matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked);
+        if !next_may || options.engine != EngineChoice::Auto || engines.len() < 2 {
+            return Some(reason);
+        }
+        declined = Some(reason);
+        engines = &engines[1..];
+    }
+}
+
+/// None if the engine has computed the call.
+///
+/// # Safety
+///
+/// As for [`gemm`].
+unsafe fn emulate_with(engine: usize, call: &Gemm, options: &Options) -> Option<Reason> {
     let Some(worker) = engine::get(engine) else { return Some(Reason::EngineUnavailable) };
     let settings = settings(options);
     let clock = Instant::now();
@@ -213,8 +235,8 @@ unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option
         Outcome::Done(report) => (report, None),
         Outcome::Declined(reason) => {
             if reason == Reason::NoMemory {
-                let text = "no workspace for the emulation; the call goes to the native BLAS";
-                log::capped(Kind::NoMemory, Level::Warn, text);
+                let text = format!("no workspace for the emulation ({})", engine::NAMES[engine]);
+                log::capped(Kind::NoMemory, Level::Warn, &text);
             }
             return Some(reason);
         }
@@ -248,9 +270,9 @@ fn note_emulated(
     tracing::debug!(m, n, k, moduli, nanoseconds, engine = engine::NAMES[engine], "emulated");
 }
 
-fn decide(shape: &Shape, options: &Options) -> Route {
+fn decide(shape: &Shape, engines: &[usize], options: &Options) -> Route {
     let threads = options.threads.unwrap_or_else(threads::automatic);
-    let machine = Machine { engines: engine::available(), threads };
+    let machine = Machine { engines, threads };
     let route = route::decide(shape, &machine, options);
     if route == Route::Native(Reason::EngineUnavailable) {
         let name = options::get_option("ENGINE").unwrap_or_default();
@@ -267,13 +289,7 @@ fn settings(options: &Options) -> Settings {
         Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
         _ => route::fixed_moduli(options),
     };
-    Settings {
-        mode: options.mode,
-        moduli,
-        accuracy: options.accuracy,
-        threads,
-        workspace: options.workspace.unwrap_or(workspace::DEFAULT_BYTES),
-    }
+    Settings { mode: options.mode, moduli, accuracy: options.accuracy, threads, workspace: options.workspace }
 }
 
 /// C = beta C as the reference BLAS defines it where nothing is multiplied: C is not read for beta = 0 (of either sign) and

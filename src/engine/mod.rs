@@ -6,32 +6,35 @@ use crate::ozaki::plan::Accuracy;
 use crate::route::Reason;
 
 pub mod cpu;
+pub mod cuda;
 pub mod process;
 
 /// The engines that OZ2_ENGINE can name, in the order in which auto prefers them. Their place in this list is their number.
 pub const NAMES: [&str; 5] = ["cuda", "amx", "avx512", "avx2", "portable"];
 
-/// The engines of this version that this machine can run, best first.
-const ENGINES: [(usize, &dyn Engine); 1] = [(4, &cpu::PORTABLE)];
-static AVAILABLE: [usize; 1] = [4];
+const CUDA: usize = 0;
+const PORTABLE: usize = 4;
+
+/// The engines of this version.
+static ENGINES: [(usize, &dyn Engine); 2] = [(CUDA, &cuda::CUDA), (PORTABLE, &cpu::PORTABLE)];
 
 /// The number of a named engine.
 pub fn index_of(choice: EngineChoice) -> usize {
     match choice {
-        EngineChoice::Auto | EngineChoice::Cuda => 0,
+        EngineChoice::Auto | EngineChoice::Cuda => CUDA,
         EngineChoice::Amx => 1,
         EngineChoice::Avx512 => 2,
         EngineChoice::Avx2 => 3,
-        EngineChoice::Portable => 4,
+        EngineChoice::Portable => PORTABLE,
     }
 }
 
-/// The numbers of the engines that this machine can run, best first.
+/// The numbers of the engines that this machine can run, best first. Looks for CUDA at the first question.
 pub fn available() -> &'static [usize] {
-    &AVAILABLE
+    if cuda::is_available() { &[CUDA, PORTABLE] } else { &[PORTABLE] }
 }
 
-/// An available engine by its number.
+/// An engine of this version by its number.
 pub fn get(number: usize) -> Option<&'static dyn Engine> {
     ENGINES.iter().find(|(n, _)| *n == number).map(|&(_, engine)| engine)
 }
@@ -45,8 +48,8 @@ pub struct Settings {
     pub accuracy: Accuracy,
     /// The most threads to use, at least 1.
     pub threads: usize,
-    /// The most bytes that all calls together may hold.
-    pub workspace: usize,
+    /// The most bytes that all calls together may hold on the host, and on each device; None: what the engine thinks right.
+    pub workspace: Option<usize>,
 }
 
 /// How a call was emulated.

@@ -131,6 +131,11 @@ fn loaded_objects() -> Vec<CString> {
     names
 }
 
+/// The file names of all loaded objects, as text.
+pub fn loaded_files() -> Vec<String> {
+    loaded_objects().iter().map(|file| file.to_string_lossy().into_owned()).collect()
+}
+
 /// The function as a loaded object itself defines it, not as it imports it.
 fn in_loaded_objects(name: &CStr) -> Option<NonNull<c_void>> {
     loaded_objects().iter().filter(|file| !file.is_empty()).find_map(|file| {

@@ -16,6 +16,12 @@ pub struct Scan {
 impl Scan {
     pub const EMPTY: Self = Self { largest: 0, lowest_bit: i32::MAX, nonzeros: 0 };
 
+    /// What a device found: the bits of the largest magnitude, the exponent of the lowest set bit (of no meaning without a
+    /// nonzero) and the number of nonzeros.
+    pub fn from_parts(largest: u64, lowest_bit: i32, nonzeros: u64) -> Self {
+        Self { largest, lowest_bit: if nonzeros == 0 { i32::MAX } else { lowest_bit }, nonzeros }
+    }
+
     /// Scans elements of one line.
     pub fn of(values: &[f64]) -> Self {
         let mut out = Self::EMPTY;

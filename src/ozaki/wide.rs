@@ -102,6 +102,12 @@ impl Magnitude {
         Self { bits: 64 - zeros as i32 + x, leading: u << zeros }
     }
 
+    /// What a device found: the bits, and the leading 64 bits with the top one set.
+    pub fn from_parts(bits: i32, leading: u64) -> Self {
+        debug_assert!(leading >> 63 == 1);
+        Self { bits, leading }
+    }
+
     /// The leading 64 bits of a wide integer: `Magnitude::new(u, x) <= Magnitude::limit(h)` exactly when u 2^x <= h, since
     /// u has at most 64 bits and what is cut from h can only make it larger.
     pub fn limit(h: U192) -> Self {

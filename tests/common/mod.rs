@@ -13,13 +13,8 @@ pub fn engines() -> Vec<CpuEngine> {
     oz2blas::engine::cpu::kernels::ALL.iter().map(|kernels| CpuEngine::with(kernels)).collect()
 }
 
-pub const DEFAULTS: Settings = Settings {
-    mode: Mode::Auto,
-    moduli: MAX_MODULI,
-    accuracy: Accuracy::Fp64,
-    threads: 1,
-    workspace: 1 << 30,
-};
+pub const DEFAULTS: Settings =
+    Settings { mode: Mode::Auto, moduli: MAX_MODULI, accuracy: Accuracy::Fp64, threads: 1, workspace: None };
 
 /// What no result contains: padding that must stay.
 pub const SENTINEL: u64 = 0x7FF8_DEAD_BEEF_0001;
@@ -148,6 +143,11 @@ impl Problem {
 
     /// The outcome and C, after checks that nothing else has changed.
     pub fn run(&self, engine: &CpuEngine, settings: &Settings, layout: Layout) -> (Outcome, Vec<f64>) {
+        self.run_with(engine, settings, layout)
+    }
+
+    /// The same for any engine.
+    pub fn run_with(&self, engine: &dyn Engine, settings: &Settings, layout: Layout) -> (Outcome, Vec<f64>) {
         let mut stored = self.store(layout);
         let call = self.gemm(layout, &mut stored);
         // SAFETY: the matrices are ours and as large as the call says.

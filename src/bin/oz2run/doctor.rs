@@ -28,7 +28,11 @@ fn cpu(out: &mut String) -> std::fmt::Result {
 
 fn engines(out: &mut String) -> std::fmt::Result {
     for (number, name) in engine::NAMES.iter().enumerate() {
-        let state = if engine::available().contains(&number) { "available" } else { "not in this version" };
+        let state = match *name {
+            "cuda" => engine::cuda::description(),
+            _ if engine::available().contains(&number) => "available".to_owned(),
+            _ => "not in this version".to_owned(),
+        };
         writeln!(out, "engine       {name}: {state}")?;
     }
     writeln!(out, "threads      {}", options::current().threads.unwrap_or_else(threads::automatic))

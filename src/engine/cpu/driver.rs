@@ -10,7 +10,7 @@ use super::bound::BoundProduct;
 use super::kernels::{Kernels, PANEL, TILE};
 use super::packing::{GROUP, Gathered, RUN, gather, read_column, write_column};
 use super::team::{self, Panicked};
-use super::workspace::{Charge, vector};
+use super::workspace::{Charge, DEFAULT_BYTES, vector};
 use crate::engine::{Outcome, Report, Settings};
 use crate::gemm::{Gemm, Lines, Rectangle};
 use crate::options::Mode;
@@ -81,7 +81,7 @@ pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) 
 
 impl Run<'_> {
     pub fn charge(&self, bytes: usize) -> Result<Charge, Reason> {
-        Charge::take(bytes, self.settings.workspace)
+        Charge::take(bytes, self.settings.workspace.unwrap_or(DEFAULT_BYTES))
     }
 
     /// Calls f(line, its first element, elements) for all elements of the given lines, in parts of at most RUN.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SIZE: usize = 100;
 
 fn settings(mode: Mode, threads: usize) -> Settings {
-    Settings { mode, moduli: 15, accuracy: Accuracy::Fp64, threads, workspace: 1 << 30 }
+    Settings { mode, moduli: 15, accuracy: Accuracy::Fp64, threads, workspace: None }
 }
 
 /// Runs a SIZE^3 product; C is 7 before.

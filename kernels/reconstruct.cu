@@ -1,0 +1,173 @@
+// Step reconstruct: from the residues of C'_ij to the correctly rounded result (src/ozaki/reconstruct.rs, NUMERICS section 4).
+//
+// C' is the residue of smallest magnitude of S = sum_l W_l r_l modulo P, W_l = (P / p_l) q_l mod P. S is summed in limbs of 32
+// bits, exactly; the quotient of S and P, found in doubles, is certain because |C'| <= H_N keeps 2^-32 away from a tie.
+
+constexpr int MAX_MODULI = 20;
+constexpr int MAX_LIMBS = 5;
+constexpr int COLUMNS = 8;    // columns that a block takes at a time
+
+constexpr double TWO_32 = 4294967296.0;
+
+// The constants of the call, made by every block from the table of the host. Limbs are signed, lowest first, so that a product
+// with a residue is one multiplication of 32-bit integers.
+struct Constants {
+    int weights[MAX_MODULI][MAX_LIMBS + 3];   // rows of 32 bytes
+    int product[MAX_LIMBS + 3];
+    double reciprocals[MAX_LIMBS];            // 2^(32 j) / P
+};
+
+// factor times the number with these limbs of 40 bits, below 2^159, in signed limbs of 32 bits.
+__device__ inline void to_signed_limbs(const long long* limbs, long long factor, int* out) {
+    constexpr unsigned long long LIMB = (1ull << 40) - 1;
+    unsigned long long digits[4], carry = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned long long t = (unsigned long long)limbs[i] * (unsigned long long)factor + carry;
+        digits[i] = t & LIMB;
+        carry = t >> 40;
+    }
+    const unsigned long long words[3] = {digits[0] | digits[1] << 40, digits[1] >> 24 | digits[2] << 16 | digits[3] << 56,
+                                         digits[3] >> 8};
+    long long over = 0;
+    for (int j = 0; j < MAX_LIMBS; j++) {
+        over += (long long)(words[j / 2] >> (32 * (j % 2)) & 0xFFFFFFFF);
+        out[j] = (int)over;
+        over = (over - out[j]) >> 32;
+    }
+}
+
+// The double nearest to +-(leading + s) 2^exponent, ties to even, where 0 <= s < 1 and s > 0 exactly if `sticky`; also into the
+// subnormal range, to zero and to infinity. `leading` has its top bit set or is zero, with `sticky` false.
+__device__ inline double round_to_double(bool negative, unsigned long long leading, bool sticky, int exponent) {
+    const unsigned long long sign = negative ? 1ull << 63 : 0;
+    // The value lies in [2^top, 2^(top+1)); its last bit in a double has the weight 2^last.
+    const int top = exponent + 63, last = max(top - 52, -1074), drop = last - exponent;
+    unsigned long long bits = 0;   // zero, or below half of the smallest subnormal
+    if (leading != 0 && top > 1023) {
+        bits = 0x7FFull << 52;
+    } else if (leading != 0 && drop <= 64) {
+        // 64 bits are dropped when the value lies between half and all of the smallest subnormal.
+        const unsigned long long kept = drop == 64 ? 0 : leading >> drop, rest = drop == 64 ? leading : leading << (64 - drop);
+        constexpr unsigned long long HALF = 1ull << 63;
+        const bool up = rest > HALF || (rest == HALF && (sticky || (kept & 1) == 1));
+        // kept holds the implicit bit of a normal result, which adds the one that is missing in the exponent field; a carry out
+        // of the fraction moves into that field too, up to infinity.
+        bits = ((unsigned long long)(last + 1074) << 52) + kept + (up ? 1 : 0);
+    }
+    return __longlong_as_double((long long)(sign | bits));
+}
+
+// RN(C' 2^exponent) for P below 2^(32 LIMBS - 1).
+template <int LIMBS>
+__device__ inline double product(const signed char* residues, long long plane, int moduli, const Constants& constants, int exponent) {
+    long long sums[LIMBS] = {};
+#pragma unroll 4
+    for (int l = 0; l < moduli; l++) {
+        const int r = residues[l * plane];
+#pragma unroll
+        for (int j = 0; j < LIMBS; j++) sums[j] += (long long)r * constants.weights[l][j];
+    }
+    // The three highest limbs give S / P to 2^-36 and better: |S| < 2^12 P.
+    double ratio = 0.0;
+#pragma unroll
+    for (int j = LIMBS > 3 ? LIMBS - 3 : 0; j < LIMBS; j++) ratio = __fma_rn((double)sums[j], constants.reciprocals[j], ratio);
+    const int quotient = __double2int_rn(ratio);
+    unsigned words[LIMBS];
+    long long carry = 0;
+#pragma unroll
+    for (int j = 0; j < LIMBS; j++) {
+        carry += sums[j] - (long long)quotient * constants.product[j];
+        words[j] = (unsigned)carry;
+        carry >>= 32;
+    }
+    const bool negative = (int)words[LIMBS - 1] < 0;
+    if (negative) {
+        unsigned long long one = 1;
+#pragma unroll
+        for (int j = 0; j < LIMBS; j++) {
+            one += (unsigned)~words[j];
+            words[j] = (unsigned)one;
+            one >>= 32;
+        }
+    }
+    // The highest word that is not zero, the two below it, and whether anything is left below them.
+    unsigned high = 0, middle = 0, low = 0, below[LIMBS] = {};
+    int top = 0;
+#pragma unroll
+    for (int j = 3; j < LIMBS; j++) below[j] = below[j - 1] | words[j - 3];
+    unsigned rest = 0;
+#pragma unroll
+    for (int j = 0; j < LIMBS; j++) {
+        if (words[j] == 0) continue;
+        high = words[j];
+        middle = j >= 1 ? words[j >= 1 ? j - 1 : 0] : 0;
+        low = j >= 2 ? words[j >= 2 ? j - 2 : 0] : 0;
+        rest = below[j];
+        top = j;
+    }
+    const int shift = __clz((int)high) & 31;
+    const unsigned long long leading = (unsigned long long)__funnelshift_l(middle, high, shift) << 32 | __funnelshift_l(low, middle, shift);
+    const bool sticky = ((low << shift) | rest) != 0;
+    return round_to_double(negative, leading, sticky, exponent + 32 * (top - 1) - shift);
+}
+
+template <int LIMBS>
+__device__ inline void entries(const signed char* residues, long long plane, int ld, int rows, int columns, const int* row_scales,
+                               const int* column_scales, int moduli, const Constants& constants, double mu, int nu, double beta,
+                               bool read_c, double* c, long long ldc) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    const int exponent = nu - row_scales[i];
+    for (long long first = (long long)blockIdx.y * COLUMNS; first < columns; first += (long long)gridDim.y * COLUMNS) {
+        const long long end = first + COLUMNS < columns ? first + COLUMNS : columns;
+        for (long long j = first; j < end; j++) {
+            double* to = c + j * ldc + i;
+            double value = product<LIMBS>(residues + j * ld + i, plane, moduli, constants, exponent - column_scales[j]);
+            if (read_c) {
+                value = __fma_rn(mu, value, __dmul_rn(beta, *to));
+            } else if (mu != 1.0) {
+                value = __fma_rn(mu, value, 0.0);
+            }
+            *to = value;
+        }
+    }
+}
+
+// c[j * ldc + i] = mu 2^nu C' 2^-(row scale + column scale) + beta c, from the residues of C' at l * plane + j * ld + i.
+// C' 2^(nu - scales) is rounded once, then mu x + RN(beta c) once. c is read only if read_c is not 0.
+// crt is made by the host for this number of moduli: 4 limbs of 40 bits of P, then for each l five numbers: q_l and the 4 limbs
+// of P / p_l, lowest first.
+// Launch: block 256; grid x = ceil(rows / 256), y = min(65535, ceil(columns / 8)).
+extern "C" __global__ void __launch_bounds__(256, 4)
+oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
+                const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
+                const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc)
+{
+    __shared__ Constants constants;
+    if ((int)threadIdx.x < moduli) {
+        const long long* own = crt + 4 + 5 * threadIdx.x;
+        to_signed_limbs(own + 1, own[0], constants.weights[threadIdx.x]);
+    } else if (threadIdx.x == 32) {
+        to_signed_limbs(crt, 1, constants.product);
+        double whole = 0.0;
+        for (int j = MAX_LIMBS - 1; j >= 0; j--) whole = __fma_rn(whole, TWO_32, (double)constants.product[j]);
+        double reciprocal = 1.0 / whole;
+        for (int j = 0; j < MAX_LIMBS; j++) {
+            constants.reciprocals[j] = reciprocal;
+            reciprocal *= TWO_32;
+        }
+    }
+    __syncthreads();
+    // P takes 24 bits with 3 moduli, 56 with 7, 95 with 12, 126 with 16, 156 with 20.
+    if (moduli <= 3) {
+        entries<1>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+    } else if (moduli <= 7) {
+        entries<2>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+    } else if (moduli <= 12) {
+        entries<3>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+    } else if (moduli <= 16) {
+        entries<4>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+    } else {
+        entries<5>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+    }
+}

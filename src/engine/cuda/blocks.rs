@@ -1,0 +1,109 @@
+//! The sizes of blocks on a device: as large as its memory and OZ2_WORKSPACE allow.
+
+/// What is on the device at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Rows of C.
+    pub rows: usize,
+    /// Columns of C.
+    pub columns: usize,
+    /// Elements of the inner dimension.
+    pub length: usize,
+    /// Moduli whose 32-bit sums are there together.
+    pub group: usize,
+}
+
+/// Tensor cores and cuBLAS want sizes and leading dimensions that are multiples of this.
+pub const ALIGN: usize = 32;
+/// 2^16 products of residues fit the 32-bit sums.
+const MOST_LENGTH: usize = 1 << 16;
+
+pub fn padded(count: usize) -> usize {
+    count.next_multiple_of(ALIGN)
+}
+
+impl Blocks {
+    pub fn largest(m: usize, n: usize, k: usize, moduli: usize) -> Self {
+        Self { rows: m, columns: n, length: k.min(MOST_LENGTH), group: moduli }
+    }
+
+    fn lines(&self) -> usize {
+        padded(self.rows) + padded(self.columns)
+    }
+
+    /// Entries of a block with the padding of its rows and columns.
+    pub fn entries(&self) -> usize {
+        padded(self.rows) * padded(self.columns)
+    }
+
+    /// Bytes for the plan: raw operands, one plane of each, the sums, and G in 64 bits.
+    pub fn plan_bytes(&self) -> usize {
+        self.lines() * (8 * self.length + padded(self.length)) + 12 * self.entries()
+    }
+
+    /// Bytes for the products: raw operands, all planes, the sums of a group, residues of C, C twice, and G of the plan, which
+    /// stays for the next call.
+    pub fn product_bytes(&self, moduli: usize) -> usize {
+        let operands = self.lines() * (8 * self.length + moduli * padded(self.length));
+        operands + self.entries() * (4 * self.group + moduli + 24)
+    }
+
+    /// The next smaller blocks, or None where smaller ones are not worth the device.
+    pub fn smaller(self) -> Option<Self> {
+        let half = |x: usize| x.div_ceil(2).next_multiple_of(ALIGN);
+        if self.group > 4 {
+            Some(Self { group: self.group.div_ceil(2), ..self })
+        } else if self.length > 4096 {
+            Some(Self { length: half(self.length), ..self })
+        } else if self.rows.max(self.columns) > ALIGN {
+            if self.rows >= self.columns {
+                Some(Self { rows: half(self.rows), ..self })
+            } else {
+                Some(Self { columns: half(self.columns), ..self })
+            }
+        } else if self.length > ALIGN {
+            Some(Self { length: half(self.length), ..self })
+        } else if self.group > 1 {
+            Some(Self { group: 1, ..self })
+        } else {
+            None
+        }
+    }
+
+    /// The largest blocks from these down whose bytes are within the limit.
+    pub fn within(self, limit: usize, bytes: impl Fn(&Self) -> usize) -> Option<Self> {
+        let mut blocks = self;
+        while bytes(&blocks) > limit {
+            blocks = blocks.smaller()?;
+        }
+        Some(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_shrink_until_they_fit_or_end() {
+        let largest = Blocks::largest(5000, 300, 1 << 20, 15);
+        assert_eq!(largest, Blocks { rows: 5000, columns: 300, length: 1 << 16, group: 15 });
+        let mut limit = largest.product_bytes(15);
+        while let Some(blocks) = largest.within(limit, |b| b.product_bytes(15)) {
+            assert!(
+                blocks.product_bytes(15) <= limit
+                    && blocks.rows >= 1
+                    && blocks.columns >= 1
+                    && blocks.length >= 1
+            );
+            limit /= 2;
+        }
+        assert!(limit < 100_000, "{limit}");
+    }
+
+    #[test]
+    fn sizes_are_counted_in_64_bits() {
+        let blocks = Blocks::largest(46341, 46341, 46341, 20);
+        assert!(blocks.product_bytes(20) > 20 * 46341 * 46341 * 2);
+    }
+}

@@ -1,0 +1,291 @@
+//! The product on a device, block by block, and the results back into the caller's C.
+
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::blocks::{Blocks, padded};
+use super::device::{Device, Event, Region};
+use super::library::Fault;
+use super::plan::CRT_WORDS;
+use super::run::{Piece, Run, Stop, rectangles, spans};
+use crate::gemm::Rectangle;
+use crate::ozaki::float::normalised;
+use crate::ozaki::moduli::crt;
+use crate::ozaki::plan::Plan;
+use crate::route::Reason;
+
+/// What of a call is in C already: all blocks before `block`, and of that one the first `columns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub block: usize,
+    pub columns: usize,
+}
+
+/// A block whose result is on its way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    at: Rectangle,
+    slot: usize,
+}
+
+const SLOTS: [(Region, Event); 2] = [(Region::C0, Event::Done0), (Region::C1, Event::Done1)];
+
+impl Run<'_> {
+    /// The blocks of the product for a plan, or None where not even the smallest fit.
+    pub fn product_blocks(&self, plan: &Plan) -> Option<Blocks> {
+        let (m, n, k) = (self.call.m, self.call.n, self.call.k);
+        Blocks::largest(m, n, k, plan.moduli).within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
+    }
+
+    /// What is missing of C after a fault.
+    pub fn missing(&self, blocks: &Blocks, progress: Progress) -> Vec<Rectangle> {
+        let rest = rectangles(self.call.m, self.call.n, blocks).skip(progress.block);
+        let cut = |(number, at): (usize, Rectangle)| {
+            let done = if number == 0 { progress.columns } else { 0 };
+            Rectangle { j: at.j + done, columns: at.columns - done, ..at }
+        };
+        rest.enumerate().map(cut).filter(|at| at.columns > 0).collect()
+    }
+
+    /// Takes all memory of the products at once, before the first write to C.
+    fn take_product_regions(&mut self, blocks: &Blocks, moduli: usize) -> Result<(), Fault> {
+        let (rows, columns, pitch) = (padded(blocks.rows), padded(blocks.columns), padded(blocks.length));
+        if self.device.held() + blocks.product_bytes(moduli) > self.limit {
+            self.device.give_back(Region::Bounds)?; // blocks of the plan may be larger than those of the products
+        }
+        for (raw, lines, on_device) in
+            [(Region::RawA, blocks.rows, self.a.on_device), (Region::RawB, blocks.columns, self.b.on_device)]
+        {
+            if !on_device {
+                let before = self.device.existing(raw);
+                if self.device.region(raw, 8 * lines * blocks.length)? != before {
+                    let operand = if raw == Region::RawA { &mut self.a } else { &mut self.b };
+                    operand.raw_holds = None;
+                }
+            }
+        }
+        self.device.region(Region::PlanesA, moduli * rows * pitch)?;
+        self.device.region(Region::PlanesB, moduli * columns * pitch)?;
+        (self.a.planes_hold, self.b.planes_hold) = (None, None);
+        self.device.region(Region::Sums, 4 * blocks.group * rows * columns)?;
+        self.device.region(Region::Residues, moduli * rows * columns)?;
+        for (region, _) in SLOTS {
+            self.device.region(region, 8 * blocks.rows * blocks.columns)?;
+        }
+        for (half, event) in [Event::Staged0, Event::Staged1].into_iter().enumerate() {
+            self.device.wait_here(event)?;
+            self.device
+                .staging(half, Device::staging_size(8 * blocks.rows).min(8 * blocks.rows * blocks.columns))?;
+        }
+        Ok(())
+    }
+
+    /// The CRT constants as the kernel reads them: the limbs of P, then for each modulus q and the limbs of its weight.
+    fn write_constants(&self, plan: &Plan) -> Result<(), Fault> {
+        let crt = crt(plan.moduli);
+        let mut words = [0i64; CRT_WORDS];
+        words[..4].copy_from_slice(&crt.product_limbs);
+        for (l, words) in words[4..].chunks_exact_mut(5).take(plan.moduli).enumerate() {
+            words[0] = crt.inverses[l].into();
+            words[1..].copy_from_slice(&crt.weights[l]);
+        }
+        self.write(self.device.existing(Region::Constants), &words)?;
+        self.write(self.a.statistics.scales, &plan.rows)?;
+        self.write(self.b.statistics.scales, &plan.columns)
+    }
+
+    /// The emulated product. `progress` tells after a fault how far it came; nothing of C is written before the first block
+    /// has come back from the device without a fault.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::engine::Engine::gemm`].
+    pub unsafe fn compute(
+        &mut self,
+        plan: &Plan,
+        blocks: &Blocks,
+        c_on_device: bool,
+        progress: &mut Progress,
+    ) -> Result<(), Stop> {
+        self.take_product_regions(blocks, plan.moduli)?;
+        self.write_constants(plan)?;
+        let mut pending: Option<Pending> = None;
+        for (number, at) in rectangles(self.call.m, self.call.n, blocks).enumerate() {
+            let slot = number % 2;
+            // SAFETY: by the contract of this function, here and below.
+            unsafe { self.block(plan, blocks, at, slot, c_on_device)? };
+            if let Some(before) = pending.replace(Pending { at, slot }) {
+                unsafe { self.store(before, c_on_device, progress)? };
+            }
+        }
+        if let Some(last) = pending {
+            unsafe { self.store(last, c_on_device, progress)? };
+        }
+        Ok(())
+    }
+
+    /// Queues everything for a block: its result will be in the region of the slot.
+    ///
+    /// # Safety
+    ///
+    /// A, B and C can be read.
+    unsafe fn block(
+        &mut self,
+        plan: &Plan,
+        blocks: &Blocks,
+        at: Rectangle,
+        slot: usize,
+        c_on_device: bool,
+    ) -> Result<(), Fault> {
+        let moduli = plan.moduli;
+        let (rows, columns) = (padded(at.rows), padded(at.columns));
+        let entries = rows * columns;
+        let (region, done) = SLOTS[slot];
+        let c = self.device.existing(region);
+        if self.call.beta != 0.0 {
+            // SAFETY: by the contract of this function.
+            unsafe { self.load_c(at, c, c_on_device)? };
+        }
+        for (first, length) in spans(self.call.k, blocks) {
+            let pitch = padded(length);
+            let of_a = Piece { first_line: at.i, lines: at.rows, first, length };
+            let of_b = Piece { first_line: at.j, lines: at.columns, first, length };
+            let wanted_a = (self.a.planes_hold != of_a.key()).then_some(of_a);
+            let wanted_b = (self.b.planes_hold != of_b.key()).then_some(of_b);
+            // SAFETY: by the contract of this function.
+            let [lines_a, lines_b] = unsafe { self.load(wanted_a, wanted_b)? };
+            if let Some(lines) = lines_a {
+                let scales = self.a.statistics.from(at.i).scales;
+                self.device.residues(
+                    &lines,
+                    rows as i32,
+                    scales,
+                    moduli as i32,
+                    Region::PlanesA,
+                    pitch as i64,
+                )?;
+                self.a.planes_hold = of_a.key();
+            }
+            if let Some(lines) = lines_b {
+                let scales = self.b.statistics.from(at.j).scales;
+                self.device.residues(
+                    &lines,
+                    columns as i32,
+                    scales,
+                    moduli as i32,
+                    Region::PlanesB,
+                    pitch as i64,
+                )?;
+                self.b.planes_hold = of_b.key();
+            }
+            self.device.record(Event::Consumed, self.device.compute)?;
+            for group in (0..moduli).step_by(blocks.group) {
+                let count = blocks.group.min(moduli - group);
+                let shape = [rows, columns, pitch];
+                self.device.product(shape, [Region::PlanesA, Region::PlanesB], group, count)?;
+                self.device.reduce(entries, group, count, first > 0)?;
+            }
+        }
+        let (mu, nu) = normalised(self.call.alpha);
+        let (s, t) = (self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales);
+        let alpha_beta = (mu, nu, self.call.beta);
+        self.device.reconstruct([at.rows, at.columns, rows], entries, [s, t], moduli, alpha_beta, c)?;
+        self.device.record(done, self.device.compute)
+    }
+
+    /// Brings a block of C to the region of its slot, dense.
+    ///
+    /// # Safety
+    ///
+    /// C can be read.
+    unsafe fn load_c(&mut self, at: Rectangle, to: CUdeviceptr, c_on_device: bool) -> Result<(), Fault> {
+        let c = self.call.c;
+        let pitch = 8 * at.rows;
+        if c_on_device {
+            let from = c.pointer().wrapping_add(at.i + at.j * c.ld) as CUdeviceptr;
+            self.device.copy_columns(from, 8 * c.ld, to, pitch, [pitch, at.columns], self.device.load)?;
+        } else {
+            let piece = Piece { first_line: at.j, lines: at.columns, first: at.i, length: at.rows };
+            // SAFETY: columns of C; the region has room for the block.
+            unsafe { super::run::upload(self.device, &c.as_lines(), piece, to, self.settings.threads)? };
+        }
+        self.device.record(Event::Loaded, self.device.load)?;
+        self.device.wait(self.device.compute, Event::Loaded)
+    }
+
+    /// Waits for a block and writes it to C.
+    ///
+    /// # Safety
+    ///
+    /// C can be written.
+    unsafe fn store(
+        &mut self,
+        pending: Pending,
+        c_on_device: bool,
+        progress: &mut Progress,
+    ) -> Result<(), Fault> {
+        let Pending { at, slot } = pending;
+        let (region, done) = SLOTS[slot];
+        let from = self.device.existing(region);
+        let c = self.call.c;
+        let column = 8 * at.rows;
+        self.device.wait(self.device.store, done)?;
+        if c_on_device {
+            let to = c.pointer().wrapping_add(at.i + at.j * c.ld) as CUdeviceptr;
+            // A kernel that failed shows here, before anything is copied into C.
+            self.device.wait_here(done)?;
+            self.device.copy_columns(from, column, to, 8 * c.ld, [column, at.columns], self.device.store)?;
+            self.device.wait_for(self.device.store)?;
+        } else {
+            let columns = Device::staging_size(column) / column;
+            let parts: Vec<(usize, usize)> = (0..at.columns)
+                .step_by(columns)
+                .map(|first| (first, columns.min(at.columns - first)))
+                .collect();
+            let event = |half: usize| if half == 0 { Event::Staged0 } else { Event::Staged1 };
+            // One part ahead: while this thread writes a part to C the next one is on its way.
+            for number in 0..=parts.len() {
+                if let Some(&(first, count)) = parts.get(number) {
+                    let half = number % 2;
+                    self.device.wait_here(event(half))?;
+                    let staging = self.device.staging(half, count * column)?;
+                    let from = from + (first * column) as u64;
+                    // SAFETY: the staging memory has room and stays until the event.
+                    unsafe {
+                        let driver = &self.device.libraries.driver;
+                        driver.cuMemcpyDtoHAsync_v2(
+                            staging.cast(),
+                            from,
+                            count * column,
+                            self.device.store,
+                        )?;
+                    }
+                    self.device.record(event(half), self.device.store)?;
+                }
+                if number > 0 {
+                    let (first, count) = parts[number - 1];
+                    let half = (number - 1) % 2;
+                    self.device.wait_here(event(half))?;
+                    let staging = self.device.staging(half, count * column)?;
+                    // SAFETY: the copy has ended; the columns belong to this block of C.
+                    unsafe {
+                        let values = std::slice::from_raw_parts(staging.cast::<f64>(), count * at.rows);
+                        for (j, column) in values.chunks_exact(at.rows).enumerate() {
+                            crate::engine::cpu::packing::write_column(&c, at.i, at.j + first + j, column);
+                        }
+                    }
+                    progress.columns = first + count;
+                }
+            }
+        }
+        *progress = Progress { block: progress.block + 1, columns: 0 };
+        Ok(())
+    }
+}
+
+/// The Reason of a call that a device could not finish.
+pub fn reason_of(fault: Fault) -> Reason {
+    match fault {
+        Fault::Memory => Reason::NoMemory,
+        Fault::Status(..) => Reason::EngineFault,
+    }
+}

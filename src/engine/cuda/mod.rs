@@ -1,0 +1,292 @@
+//! The CUDA engine: INT8 products on tensor cores through cuBLAS, everything around them in the kernels of kernels/.
+//!
+//! CUDA is looked for at the first call that is large enough for it. A device that fails is left alone for a while; the child of
+//! a fork does not use CUDA at all, because CUDA does not work there.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use cudarc::driver::sys::CUdeviceptr;
+
+mod blocks;
+mod compute;
+mod device;
+mod kernels;
+mod library;
+mod plan;
+mod run;
+
+use crate::engine::{Engine, Outcome, Report, Settings};
+use crate::gemm::Gemm;
+use crate::observe::log::{self, Kind, Level};
+use crate::options::{self, Devices};
+use crate::route::Reason;
+use compute::{Progress, reason_of};
+use device::Device;
+use library::{Fault, Libraries};
+use run::{Run, Stop};
+
+pub struct CudaEngine;
+
+pub static CUDA: CudaEngine = CudaEngine;
+
+/// A device of the process. One call uses it at a time.
+struct Slot {
+    ordinal: usize,
+    device: Mutex<Option<Device>>,
+    /// Seconds since the start until which the device is left alone.
+    resting_until: AtomicU64,
+    faults: AtomicU32,
+}
+
+struct State {
+    libraries: &'static Libraries,
+    slots: Vec<Slot>,
+    /// The process that opened CUDA.
+    process: u32,
+    start: Instant,
+}
+
+/// CUDA as it was found at the first use, or why it cannot be used.
+fn state() -> Result<&'static State, &'static str> {
+    static STATE: OnceLock<Result<State, String>> = OnceLock::new();
+    let found = STATE.get_or_init(|| {
+        let state = find();
+        match &state {
+            Ok(state) => tracing::info!(devices = state.slots.len(), "CUDA found"),
+            Err(why) => tracing::info!(why, "CUDA is not used"),
+        }
+        state
+    });
+    found.as_ref().map_err(String::as_str)
+}
+
+fn find() -> Result<State, String> {
+    let chosen = &options::current().devices;
+    if *chosen == Devices::List(Vec::new()) {
+        return Err("OZ2_DEVICES=none".to_owned());
+    }
+    let libraries: &'static Libraries = Box::leak(Box::new(Libraries::find()?));
+    let count = libraries.device_count().map_err(|fault| format!("{fault:?}"))?;
+    let ordinals = match chosen {
+        Devices::Auto => vec![local_rank() % count.max(1)],
+        Devices::All => (0..count).collect(),
+        Devices::List(list) => list.iter().copied().filter(|&ordinal| ordinal < count).collect(),
+    };
+    if ordinals.is_empty() {
+        return Err(format!("none of the devices of OZ2_DEVICES is there (found: {count})"));
+    }
+    let slot = |ordinal| Slot {
+        ordinal,
+        device: Mutex::new(None),
+        resting_until: AtomicU64::new(0),
+        faults: AtomicU32::new(0),
+    };
+    let slots = ordinals.into_iter().map(slot).collect();
+    Ok(State { libraries, slots, process: std::process::id(), start: Instant::now() })
+}
+
+/// The number of this process among those of the same machine, as the usual MPI launchers tell it.
+fn local_rank() -> usize {
+    let names = [
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "MPI_LOCALRANKID",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "PMIX_LOCAL_RANK",
+        "SLURM_LOCALID",
+    ];
+    names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// Can calls be sent here? Finds CUDA at the first question.
+pub fn is_available() -> bool {
+    state().is_ok_and(|state| state.process == std::process::id())
+}
+
+/// What was found, for `oz2run --doctor`.
+pub fn description() -> String {
+    match state() {
+        Err(why) => format!("not available: {why}"),
+        Ok(state) => {
+            let name = |slot: &Slot| {
+                format!("{} {}", slot.ordinal, state.libraries.device_name(slot.ordinal as c_int))
+            };
+            let names: Vec<String> = state.slots.iter().map(name).collect();
+            format!("available, device {}", names.join(", device "))
+        }
+    }
+}
+
+impl State {
+    /// Seconds since CUDA was found; at least 1, so that 0 means never.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_secs() + 1
+    }
+
+    /// A device that does not rest: one that is free if there is any, else the first, after a wait.
+    fn take(&self) -> Option<(&Slot, MutexGuard<'_, Option<Device>>)> {
+        let now = self.now();
+        let ready = || self.slots.iter().filter(|slot| slot.resting_until.load(Ordering::Relaxed) <= now);
+        let free = ready().find_map(|slot| slot.device.try_lock().ok().map(|device| (slot, device)));
+        free.or_else(|| {
+            ready().next().map(|slot| (slot, slot.device.lock().unwrap_or_else(PoisonError::into_inner)))
+        })
+    }
+}
+
+impl Slot {
+    /// After a fault: the device rests, longer after every fault, and is opened anew when it is tried again.
+    fn rest(&self, state: &State, fault: Fault) {
+        let faults = self.faults.fetch_add(1, Ordering::Relaxed).min(6);
+        self.resting_until.store(state.now() + (30 << faults), Ordering::Relaxed);
+        let text = format!("CUDA device {} failed ({fault:?}) and is left alone for a while", self.ordinal);
+        log::capped(Kind::EngineFault, Level::Error, &text);
+    }
+}
+
+/// Is the matrix in memory of a device (or in managed memory)?
+fn is_on_device(libraries: &Libraries, address: usize) -> bool {
+    const MEMORY_TYPE: c_int = 2;
+    const IS_MANAGED: c_int = 8;
+    const DEVICE: c_uint = 2;
+    let (mut kind, mut managed) = (0u32, 0u32);
+    let mut attributes = [MEMORY_TYPE, IS_MANAGED];
+    let mut values: [*mut c_void; 2] = [(&raw mut kind).cast(), (&raw mut managed).cast()];
+    // SAFETY: the call writes both numbers; it takes any address.
+    let asked = unsafe {
+        libraries.driver.cuPointerGetAttributes(
+            2,
+            attributes.as_mut_ptr(),
+            values.as_mut_ptr(),
+            address as CUdeviceptr,
+        )
+    };
+    asked.is_ok() && (kind == DEVICE || managed != 0)
+}
+
+/// What is left to others of the device's memory.
+const MARGIN: usize = 16;
+/// Below this the device is not worth trying with ever smaller blocks.
+const SMALLEST_LIMIT: usize = 1 << 20;
+
+impl Engine for CudaEngine {
+    unsafe fn gemm(&self, call: &Gemm, settings: &Settings) -> Outcome {
+        let Ok(state) = state() else { return Outcome::Declined(Reason::EngineUnavailable) };
+        // Before the lock, which a thread that does not exist in the child may hold.
+        if state.process != std::process::id() {
+            return Outcome::Declined(Reason::Forked);
+        }
+        let Some((slot, mut place)) = state.take() else { return Outcome::Declined(Reason::EngineFault) };
+        let device = match &mut *place {
+            Some(device) => device,
+            empty => match Device::open(state.libraries, slot.ordinal) {
+                Ok(device) => empty.insert(device),
+                Err(fault) => {
+                    slot.rest(state, fault);
+                    return Outcome::Declined(reason_of(fault));
+                }
+            },
+        };
+        // SAFETY: by the contract of this function.
+        let (outcome, fault) = unsafe { on_device(device, call, settings) };
+        match fault {
+            // Whatever state it is in now, it is not used again; the process gives it back at its end.
+            Some(fault @ Fault::Status(..)) => {
+                std::mem::forget(place.take());
+                slot.rest(state, fault);
+            }
+            _ => slot.faults.store(0, Ordering::Relaxed),
+        }
+        outcome
+    }
+}
+
+/// Runs a call on a device, with smaller and smaller blocks while its memory does not suffice.
+///
+/// # Safety
+///
+/// As for [`Engine::gemm`].
+unsafe fn on_device(device: &mut Device, call: &Gemm, settings: &Settings) -> (Outcome, Option<Fault>) {
+    let _current = match device.enter() {
+        Ok(current) => current,
+        Err(fault) => return (Outcome::Declined(reason_of(fault)), Some(fault)),
+    };
+    let mut limit = match device.free() {
+        Ok(free) => device.held() + free - free / MARGIN,
+        Err(fault) => return (Outcome::Declined(reason_of(fault)), Some(fault)),
+    };
+    if let Some(workspace) = settings.workspace {
+        limit = limit.min(workspace);
+    }
+    loop {
+        let mut attempt = Attempt::default();
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: by the contract of this function.
+            unsafe { attempt.run(device, call, settings, limit) }
+        }));
+        let stop = match done {
+            Ok(Ok(report)) => return (Outcome::Done(report), None),
+            Ok(Err(stop)) => stop,
+            Err(_) => Stop::Fault(Fault::Status("a panic", 0)),
+        };
+        let fault = match stop {
+            Stop::Declined(reason) => return (Outcome::Declined(reason), None),
+            Stop::Fault(fault) => fault,
+        };
+        // No copy may still read or write memory that goes away.
+        let finished = device.finish();
+        if attempt.progress == Progress::default() {
+            let retry = fault == Fault::Memory && finished.is_ok() && limit / 2 >= SMALLEST_LIMIT;
+            if retry && device.give_all_back().is_ok() {
+                limit /= 2;
+                continue;
+            }
+            return (Outcome::Declined(reason_of(fault)), Some(fault));
+        }
+        // Some of C is written: what is missing is named, whatever the fault was.
+        return match attempt.report {
+            Some(report) => (Outcome::Partial(report, reason_of(fault), attempt.missing), Some(fault)),
+            None => (Outcome::Declined(reason_of(fault)), Some(fault)),
+        };
+    }
+}
+
+/// One try at a call, and how far it came.
+#[derive(Default)]
+struct Attempt {
+    progress: Progress,
+    report: Option<Report>,
+    missing: Vec<crate::gemm::Rectangle>,
+}
+
+impl Attempt {
+    /// # Safety
+    ///
+    /// As for [`Engine::gemm`].
+    unsafe fn run(
+        &mut self,
+        device: &mut Device,
+        call: &Gemm,
+        settings: &Settings,
+        limit: usize,
+    ) -> Result<Report, Stop> {
+        let libraries = device.libraries;
+        let at = |address: usize| is_on_device(libraries, address);
+        let on_device = [at(call.a.pointer().addr()), at(call.b.pointer().addr())];
+        let c_on_device = at(call.c.pointer().addr());
+        let mut run = Run::new(device, call, settings, limit, on_device)?;
+        // SAFETY: by the contract of this function, here and below.
+        let (plan, bound) = unsafe { run.plan()? };
+        let report = Report { moduli: plan.moduli, bound };
+        self.report = Some(report);
+        let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
+        let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
+        if done.is_err() {
+            self.missing = run.missing(&blocks, self.progress);
+        }
+        done.map(|()| report)
+    }
+}
