@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -242,6 +243,31 @@ def time_host(library, cuda, sizes, report):
     report["host"] = rows
 
 
+def phases(library_path, n):
+    """Milliseconds of each phase of one call with its operands on the device: a process of its own that logs them."""
+    env = dict(os.environ, OZ2_LOG="trace", OZ2_MIN_SIZE="0", OZ2_ENGINE="cuda", OZ2_MODULI="15")
+    done = subprocess.run([sys.executable, __file__, "--library", library_path, "--one", str(n)], env=env, capture_output=True, text=True, timeout=60)
+    # The first call of a process opens the device: only what the last call logged counts.
+    last = done.stderr.rsplit("first call is over", 1)[-1]
+    out = {}
+    for name, nanoseconds in re.findall(r'phase="(\w+)" nanoseconds=(\d+)', last):
+        out[name] = out.get(name, 0) + int(nanoseconds) * 1e-6
+    return out
+
+
+def one_call(library, n):
+    cuda = Cuda()
+    rng = np.random.default_rng(8)
+    x = np.asfortranarray(np.tile(rng.random((1024, n)) - 0.5, (n // 1024, 1)))
+    places = [cuda.alloc(8 * n * n) for _ in range(3)]
+    cuda.send(places[0], x)
+    cuda.send(places[1], x)
+    for text in ("first call is over\n", ""):
+        library.dgemm("N", "N", n, n, n, 1.0, places[0], n, places[1], n, 0.0, places[2], n)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 def own_emulation(sizes):
     """cuBLAS's own FP64 emulation, which an environment variable switches on where it exists: a process of its own."""
     env = dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1", CUBLAS_EMULATION_STRATEGY="eager")
@@ -275,6 +301,10 @@ def markdown(report):
         own = report.get("own", {}).get(str(r["n"]))
         cells = [r["n"], f"{r['cublas']:.1f}", f"{own:.1f}" if own else "-", *(f"{r[c]:.1f}" for c in columns), r["auto N"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
+    for n, times in report.get("phases", {}).items():
+        total = sum(times.values())
+        parts = ", ".join(f"{name} {t:.2f} ({100 * t / total:.0f} %)" for name, t in times.items())
+        lines += ["", f"Phases of one call on the device, n = {n}, mode auto, milliseconds, one after the other: {parts}."]
     lines += ["", "Operands and result on the host (dgemm_, mode auto), beside the copies alone from pageable memory:", "", "| n | TFLOPS | seconds | seconds of copies |", "|---:|---:|---:|---:|"]
     lines += [f"| {r['n']} | {r['tflops']:.2f} | {r['seconds']:.4f} | {r['copies']:.4f} |" for r in report.get("host", [])]
     lines += ["", f"Device: {report['device_name']}, {report['versions']}. Library {report['library']}. Date: {report['date']}. Command: `scripts/gpu-check` ({report['seconds']:.0f} s).", ""]
@@ -288,11 +318,14 @@ def main():
     ap.add_argument("--sanitizer", default="not run")
     ap.add_argument("--small", action="store_true", help="a few small products only")
     ap.add_argument("--quick", action="store_true")
+    ap.add_argument("--one", type=int, help=argparse.SUPPRESS)
     ap.add_argument("--peer", type=int, nargs="+")
     args = ap.parse_args()
     if args.peer:
         return peer(args.peer)
     library, report = Library(args.library), {}
+    if args.one:
+        return one_call(library, args.one)
     check(library, args.small, report)
     if args.small:
         sys.exit(1 if report["wrong"] else 0)
@@ -300,6 +333,7 @@ def main():
     sizes = [1024, 2048, 4096] if args.quick else [1024, 2048, 4096, 8192, 16384]
     time_device(library, cuda, sizes, report)
     time_host(library, cuda, sizes, report)
+    report["phases"] = {n: phases(args.library, n) for n in sizes if n in (1024, 8192)}
     report["own"] = own_emulation([n for n in sizes if n <= 8192])
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     report.update(device_name=cuda.name, versions=cuda.versions, library=library.lib.oz2_version().decode(), date=now, sanitizer=args.sanitizer,

@@ -115,14 +115,122 @@ fn values_that_are_not_finite() {
     assert_eq!(check(&p, &DEFAULTS, PLAIN, "NaN"), Outcome::Declined(Reason::NonFinite));
 }
 
-/// Sets faults of the software device; an empty text ends them and mends the device.
+/// A function of the software device.
+fn function(symbol: &'static Symbol) -> *const std::ffi::c_void {
+    symbol.address().expect("the software device has it").as_ptr()
+}
+
+/// Orders faults of the software device and starts its counts anew; an empty text orders none.
 fn set_faults(text: &str) {
     static SET: Symbol = Symbol::new(c"softgpu_set_faults");
-    let address = SET.address().expect("the software device has it");
     // SAFETY: the function of this name takes a C string and copies it.
-    let set: extern "C" fn(*const c_char) = unsafe { std::mem::transmute(address) };
+    let set: extern "C" fn(*const c_char) -> i32 = unsafe { std::mem::transmute(function(&SET)) };
     let text = CString::new(text).unwrap();
-    set(text.as_ptr());
+    assert_eq!(set(text.as_ptr()), 0);
+}
+
+/// A new device, for us and for the software device.
+fn start_anew() {
+    static RESET: Symbol = Symbol::new(c"softgpu_reset");
+    set_faults("");
+    cuda::forget_devices();
+    // SAFETY: the function of this name takes nothing.
+    let reset: extern "C" fn() = unsafe { std::mem::transmute(function(&RESET)) };
+    reset();
+}
+
+/// How often every entry point and kernel was called since the faults were set.
+fn counts() -> Vec<(String, u64)> {
+    static COUNTS: Symbol = Symbol::new(c"softgpu_counts");
+    // SAFETY: the function of this name is like snprintf.
+    let counts: extern "C" fn(*mut c_char, usize) -> usize =
+        unsafe { std::mem::transmute(function(&COUNTS)) };
+    let mut text = vec![0u8; 1 << 16];
+    let length = counts(text.as_mut_ptr().cast(), text.len());
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    let pair =
+        |line: &str| line.split_once(' ').map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
+    text.lines().filter_map(pair).collect()
+}
+
+/// What is done of C is right, what is named as missing is untouched, and both together are the whole.
+fn check_outcome(p: &Problem, outcome: &Outcome, c: &[f64], want: &[f64], what: &str) {
+    let rest = match outcome {
+        Outcome::Done(_) => Vec::new(),
+        Outcome::Declined(reason) => {
+            assert!(matches!(reason, Reason::EngineFault | Reason::NoMemory), "{what}: {reason:?}");
+            return assert_same_bits(c, &p.c, what);
+        }
+        Outcome::Partial(_, reason, rest) => {
+            assert!(matches!(reason, Reason::EngineFault | Reason::NoMemory), "{what}: {reason:?}");
+            rest.clone()
+        }
+    };
+    let missing = |i: usize, j: usize| {
+        rest.iter()
+            .filter(|r| (r.i..r.i + r.rows).contains(&i) && (r.j..r.j + r.columns).contains(&j))
+            .count()
+    };
+    for (at, x) in c.iter().enumerate() {
+        let right = match missing(at % p.m, at / p.m) {
+            0 => want[at],
+            1 => p.c[at],
+            n => panic!("{what}: entry {at} is missing {n} times"),
+        };
+        assert_eq!(x.to_bits(), right.to_bits(), "{what}: entry {at}");
+    }
+}
+
+/// Every entry point and every kernel that a call uses fails at its first call, at its last, and in between.
+fn faults() {
+    let mut random = Random(25);
+    let mut p = problem(&mut random, (100, 140, 90), (3, 3));
+    (p.alpha, p.beta) = (0.75, 0.5);
+    // Several blocks, so that faults come before, between and after writes to C.
+    let settings = Settings { workspace: Some(700_000), threads: 2, ..DEFAULTS };
+    start_anew();
+    let (outcome, want) = p.run_with(&CUDA, &settings, PLAIN);
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    let used = counts();
+    assert!(used.len() > 30, "{used:?}");
+    let (mut done, mut declined, mut partial) = (0, 0, 0);
+    for (name, count) in used {
+        if matches!(name.as_str(), "cuInit" | "cuDriverGetVersion" | "cuDeviceGetCount") {
+            continue; // asked once in a process: tests/process
+        }
+        let mut places = vec![1, 2, 3, count / 3, count / 2, count - 1, count];
+        places.retain(|place| (1..=count).contains(place));
+        places.dedup();
+        for place in places {
+            // Out of memory, an illegal address that loses the device, a launch failure, a number that nobody knows.
+            for code in ["2", "700!", "719", "12345"] {
+                let what = format!("{name}@{place}={code}");
+                start_anew();
+                set_faults(&what);
+                let (outcome, c) = p.run_with(&CUDA, &settings, PLAIN);
+                check_outcome(&p, &outcome, &c, &want, &what);
+                match outcome {
+                    Outcome::Done(_) => done += 1,
+                    Outcome::Declined(_) => declined += 1,
+                    Outcome::Partial(..) => partial += 1,
+                }
+            }
+        }
+    }
+    println!("faults: {done} without effect or mended, {declined} declined, {partial} in part");
+    assert!(declined > 100 && partial > 20, "{declined} {partial}");
+    start_anew();
+    // After a fault the device rests, and after that it works again.
+    set_faults("cuStreamSynchronize@1=719");
+    let (outcome, _) = p.run_with(&CUDA, &settings, PLAIN);
+    assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
+    set_faults("");
+    let (outcome, _) = p.run_with(&CUDA, &settings, PLAIN);
+    assert_eq!(outcome, Outcome::Declined(Reason::EngineFault), "the device rests");
+    start_anew();
+    let (outcome, c) = p.run_with(&CUDA, &settings, PLAIN);
+    check_outcome(&p, &outcome, &c, &want, "after the rest");
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
 }
 
 /// One test: the device belongs to the process.
@@ -135,5 +243,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     random_calls();
     blocks();
     long_inner_dimension();
-    set_faults("");
+    if std::env::var_os("SOFTGPU_MODE").is_none_or(|mode| mode == "lazy") {
+        faults();
+    }
 }

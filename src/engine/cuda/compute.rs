@@ -178,18 +178,22 @@ impl Run<'_> {
                 self.b.planes_hold = of_b.key();
             }
             self.device.record(Event::Consumed, self.device.compute)?;
+            self.phase("residues")?;
             for group in (0..moduli).step_by(blocks.group) {
                 let count = blocks.group.min(moduli - group);
                 let shape = [rows, columns, pitch];
                 self.device.product(shape, [Region::PlanesA, Region::PlanesB], group, count)?;
+                self.phase("product")?;
                 self.device.reduce(entries, group, count, first > 0)?;
+                self.phase("reduce")?;
             }
         }
         let (mu, nu) = normalised(self.call.alpha);
         let (s, t) = (self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales);
         let alpha_beta = (mu, nu, self.call.beta);
         self.device.reconstruct([at.rows, at.columns, rows], entries, [s, t], moduli, alpha_beta, c)?;
-        self.device.record(done, self.device.compute)
+        self.device.record(done, self.device.compute)?;
+        self.phase("reconstruct")
     }
 
     /// Brings a block of C to the region of its slot, dense.
@@ -278,7 +282,7 @@ impl Run<'_> {
             }
         }
         *progress = Progress { block: progress.block + 1, columns: 0 };
-        Ok(())
+        self.phase("store")
     }
 }
 

@@ -257,10 +257,8 @@ impl Device {
     /// Gives all regions back, so that smaller ones can be had.
     pub fn give_all_back(&mut self) -> Result<(), Fault> {
         use Region::*;
-        for which in [RawA, RawB, PlanesA, PlanesB, Sums, Residues, Bounds, C0, C1, Lines, Constants] {
-            self.give_back(which)?;
-        }
-        Ok(())
+        let all = [RawA, RawB, PlanesA, PlanesB, Sums, Residues, Bounds, C0, C1, Lines, Constants];
+        all.into_iter().map(|which| self.give_back(which)).fold(Ok(()), Result::and)
     }
 
     /// A half of the staging memory, of at least `bytes`: page-locked, so that copies run beside everything else.

@@ -106,6 +106,16 @@ pub fn is_available() -> bool {
     state().is_ok_and(|state| state.process == std::process::id())
 }
 
+/// All devices as if they had never been used: for tests, which break them.
+pub fn forget_devices() {
+    for slot in state().iter().flat_map(|state| &state.slots) {
+        let mut device = slot.device.lock().unwrap_or_else(PoisonError::into_inner);
+        *device = None;
+        slot.resting_until.store(0, Ordering::Relaxed);
+        slot.faults.store(0, Ordering::Relaxed);
+    }
+}
+
 /// What was found, for `oz2run --doctor`.
 pub fn description() -> String {
     match state() {
@@ -193,9 +203,13 @@ impl Engine for CudaEngine {
         // SAFETY: by the contract of this function.
         let (outcome, fault) = unsafe { on_device(device, call, settings) };
         match fault {
-            // Whatever state it is in now, it is not used again; the process gives it back at its end.
+            // Whatever state it is in now, it is opened anew when it is used again. Its memory goes back if that still works;
+            // its handles stay until the process ends.
             Some(fault @ Fault::Status(..)) => {
-                std::mem::forget(place.take());
+                if let Some(device) = &mut *place {
+                    let _ = device.enter().and_then(|_current| device.give_all_back());
+                }
+                *place = None;
                 slot.rest(state, fault);
             }
             _ => slot.faults.store(0, Ordering::Relaxed),

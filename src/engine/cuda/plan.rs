@@ -35,9 +35,10 @@ impl Run<'_> {
         self.take_regions(&blocks)?;
         // SAFETY: by the contract of this function, here and below.
         let [a, b] = unsafe { self.statistics(&blocks)? };
+        self.phase("scan")?;
         let (rows, columns) = (vector(m, 0i32)?, vector(n, 0i32)?);
         let moduli = self.settings.moduli;
-        match self.settings.mode {
+        let plan = match self.settings.mode {
             Mode::Fast => Ok((plan::fast(moduli, &a, &b, rows, columns)?, None)),
             Mode::Accurate => {
                 for at in rectangles(m, n, &blocks) {
@@ -51,7 +52,9 @@ impl Run<'_> {
                 Ok((plan::accurate(moduli, &a, &b, maxima, rows, columns)?, None))
             }
             Mode::Auto | Mode::Native => unsafe { self.certified(&blocks, &a, &b, rows, columns) },
-        }
+        };
+        self.phase("plan")?;
+        plan
     }
 
     /// Takes all memory of the plan at once: a region that grows later would lose what it holds.

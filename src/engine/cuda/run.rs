@@ -4,6 +4,8 @@
 //! The loop over blocks runs one block ahead of its results: while the device multiplies a block, this thread copies the
 //! operands of the next into page-locked memory and writes the result of the one before to C.
 
+use std::time::Instant;
+
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::blocks::{Blocks, padded};
@@ -67,6 +69,8 @@ pub struct Run<'a> {
     pub(super) limit: usize,
     pub(super) a: Operand,
     pub(super) b: Operand,
+    /// When the phase in progress began; None unless OZ2_LOG=trace asks for the times of phases.
+    phase: Option<Instant>,
 }
 
 /// A piece of an operand: lines first_line.., elements first...
@@ -222,7 +226,18 @@ impl<'a> Run<'a> {
             DeviceStatistics::at(lines + (m * DeviceStatistics::LINE_BYTES).next_multiple_of(8) as u64, n);
         let a = Operand::new(call.a, [Region::RawA, Region::PlanesA], on_device[0], of_a);
         let b = Operand::new(call.b, [Region::RawB, Region::PlanesB], on_device[1], of_b);
-        Ok(Self { device, call, settings, limit, a, b })
+        let phase = tracing::enabled!(tracing::Level::TRACE).then(Instant::now);
+        Ok(Self { device, call, settings, limit, a, b, phase })
+    }
+
+    /// Ends a phase: with OZ2_LOG=trace its time goes to the log. That waits for the device, so phases do not overlap then.
+    pub(super) fn phase(&mut self, name: &str) -> Result<(), Fault> {
+        if let Some(start) = self.phase {
+            self.device.finish()?;
+            tracing::trace!(phase = name, nanoseconds = start.elapsed().as_nanos() as u64, "cuda");
+            self.phase = Some(Instant::now());
+        }
+        Ok(())
     }
 
     pub(super) fn write<T: Copy>(&self, to: CUdeviceptr, values: &[T]) -> Result<(), Fault> {
