@@ -258,10 +258,12 @@ fn the_promise_holds_on_every_entry() {
 #[test]
 fn values_that_are_not_finite_decline_the_call_and_leave_c() {
     let mut random = Random(16);
+    let (m, n, k) = (40, 35, 33);
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        for in_a in [true, false] {
-            let mut p = problem(&mut random, (40, 35, 33), (0, 1));
-            let place = random.below(35 * 33) as usize;
+        // The first, the last, and one in the middle of each operand.
+        let places = [0, m * k - 1, 17 * k + 5].map(|at| (true, at)).into_iter();
+        for (in_a, place) in places.chain([0, n * k - 1, 17 * k + 5].map(|at| (false, at))) {
+            let mut p = problem(&mut random, (m, n, k), (0, 1));
             if in_a {
                 p.a[place] = bad
             } else {
