@@ -181,6 +181,12 @@ class Cuda:
         self.sync()
 
 
+def random_matrix(rng, n):
+    """n x n, its rows repeated: making 16384^2 random numbers would take seconds."""
+    tile = rng.random((min(n, 1024), n)) - 0.5
+    return np.asfortranarray(np.tile(tile, (-(-n // tile.shape[0]), 1))[:n])
+
+
 def median_time(call, least=3, seconds=1.0):
     call()
     times, start = [], time.time()
@@ -199,8 +205,7 @@ def time_device(library, cuda, sizes, report):
         if time.time() - START > DEADLINE - 60:
             print(f"no time left for n = {n}", flush=True)
             break
-        tile = rng.random((min(n, 2048), n)) - 0.5          # making 16384^2 random numbers would take seconds
-        x = np.asfortranarray(np.tile(tile, (n // tile.shape[0], 1)))
+        x = random_matrix(rng, n)
         places = [cuda.alloc(8 * n * n) for _ in range(3)]
         cuda.send(places[0], x)
         cuda.send(places[1], np.asfortranarray(x[:, ::-1]))
@@ -231,8 +236,7 @@ def time_host(library, cuda, sizes, report):
     for n in sizes:
         if time.time() - START > DEADLINE - 40:
             break
-        tile = rng.random((min(n, 2048), n)) - 0.5
-        a = np.asfortranarray(np.tile(tile, (n // tile.shape[0], 1)))
+        a = random_matrix(rng, n)
         b, c = a.copy(order="F"), np.zeros((n, n), order="F")
         emulated = median_time(lambda: library.dgemm("N", "N", n, n, n, 1.0, a.ctypes.data, n, b.ctypes.data, n, 0.0, c.ctypes.data, n), 2)
         place = cuda.alloc(8 * n * n)
@@ -258,7 +262,7 @@ def phases(library_path, n):
 def one_call(library, n):
     cuda = Cuda()
     rng = np.random.default_rng(8)
-    x = np.asfortranarray(np.tile(rng.random((1024, n)) - 0.5, (n // 1024, 1)))
+    x = random_matrix(rng, n)
     places = [cuda.alloc(8 * n * n) for _ in range(3)]
     cuda.send(places[0], x)
     cuda.send(places[1], x)
@@ -282,7 +286,7 @@ def peer(sizes):
     cuda, out = Cuda(), {}
     rng = np.random.default_rng(6)
     for n in sizes:
-        x = np.asfortranarray(np.tile(rng.random((1024, n)) - 0.5, (n // 1024, 1)))
+        x = random_matrix(rng, n)
         places = [cuda.alloc(8 * n * n) for _ in range(3)]
         cuda.send(places[0], x)
         cuda.send(places[1], x)
@@ -318,6 +322,7 @@ def main():
     ap.add_argument("--sanitizer", default="not run")
     ap.add_argument("--small", action="store_true", help="a few small products only")
     ap.add_argument("--quick", action="store_true")
+    ap.add_argument("--rehearse", action="store_true", help="everything once on tiny sizes, for the software device")
     ap.add_argument("--one", type=int, help=argparse.SUPPRESS)
     ap.add_argument("--peer", type=int, nargs="+")
     args = ap.parse_args()
@@ -326,14 +331,14 @@ def main():
     library, report = Library(args.library), {}
     if args.one:
         return one_call(library, args.one)
-    check(library, args.small, report)
+    check(library, args.small or args.rehearse, report)
     if args.small:
         sys.exit(1 if report["wrong"] else 0)
     cuda = Cuda()
-    sizes = [1024, 2048, 4096] if args.quick else [1024, 2048, 4096, 8192, 16384]
+    sizes = [64, 96] if args.rehearse else [1024, 2048, 4096] if args.quick else [1024, 2048, 4096, 8192, 16384]
     time_device(library, cuda, sizes, report)
     time_host(library, cuda, sizes, report)
-    report["phases"] = {n: phases(args.library, n) for n in sizes if n in (1024, 8192)}
+    report["phases"] = {n: phases(args.library, n) for n in sizes if n in (64, 1024, 8192)}
     report["own"] = own_emulation([n for n in sizes if n <= 8192])
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     report.update(device_name=cuda.name, versions=cuda.versions, library=library.lib.oz2_version().decode(), date=now, sanitizer=args.sanitizer,

@@ -1,6 +1,6 @@
 //! Allocations: poisoned when they come and when they go, with red zones on both sides, at addresses that the host cannot read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 
 use crate::status::{
@@ -62,11 +62,37 @@ pub struct Memory {
     pub used: Vec<u64>,
     limit: u64,
     next: u64,
+    /// Poisoned mappings of freed device memory by their length: to map and fill new pages takes far longer.
+    spare: HashMap<usize, Vec<usize>>,
+    spare_bytes: usize,
+}
+
+/// Spare mappings are kept up to this.
+const MOST_SPARE: usize = 256 << 20;
+
+/// A fresh mapping, poisoned.
+fn map(length: usize) -> Outcome<usize> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a private mapping at a place of the kernel's choice, of which the whole length is filled.
+    unsafe {
+        let base = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
+        if base == libc::MAP_FAILED {
+            return Err(OUT_OF_MEMORY);
+        }
+        poison(base as usize, length);
+        Ok(base as usize)
+    }
 }
 
 impl Memory {
     pub fn new(devices: usize, limit: u64) -> Memory {
-        Memory { blocks: BTreeMap::new(), used: vec![0; devices], limit, next: DEVICE_BASE + ALIGNMENT }
+        Memory {
+            blocks: BTreeMap::new(),
+            used: vec![0; devices],
+            limit,
+            next: DEVICE_BASE + ALIGNMENT,
+            ..Memory::default()
+        }
     }
 
     pub fn limit(&self) -> u64 {
@@ -96,16 +122,13 @@ impl Memory {
             return Err(OUT_OF_MEMORY);
         }
         let length = bytes.checked_add(2 * RED_ZONE).ok_or(OUT_OF_MEMORY)?.next_multiple_of(4096);
-        // SAFETY: a fresh private mapping; it is unmapped in `release` only.
-        let base = unsafe {
-            let (protection, flags) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            let base = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
-            if base == libc::MAP_FAILED {
-                return Err(OUT_OF_MEMORY);
+        let spare = self.spare.get_mut(&length).filter(|_| kind == Kind::Device).and_then(Vec::pop);
+        let base = match spare {
+            Some(base) => {
+                self.spare_bytes -= length;
+                base
             }
-            poison(base as usize, length);
-            base as usize
+            None => map(length)?,
         };
         let host = base + RED_ZONE;
         let address = if kind == Kind::Device { self.next } else { host as u64 };
@@ -157,19 +180,23 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes an allocation out of the world. It is poisoned and unmapped: device addresses are
-    /// found out, and host code that still reads page-locked memory crashes.
+    /// Takes an allocation out of the world. It is poisoned: its device address is never given
+    /// again, and page-locked memory is unmapped, so host code that still reads it crashes.
     pub fn release(&mut self, base: u64) {
         let Some(block) = self.blocks.remove(&base) else { return };
         if matches!(block.kind, Kind::Device | Kind::Managed) {
             self.used[block.device] -= block.bytes as u64;
         }
-        if let Some((mapping, length)) = block.mapping {
-            // SAFETY: the mapping was made in `allocate` for this block, which nobody can name any more.
-            unsafe {
-                poison(mapping, length);
-                libc::munmap(mapping as *mut c_void, length)
-            };
+        let Some((mapping, length)) = block.mapping else { return };
+        // SAFETY: the mapping was made in `map`, and with the block nobody can name it any more.
+        unsafe {
+            poison(mapping, length);
+            if block.kind == Kind::Device && self.spare_bytes + length <= MOST_SPARE {
+                self.spare_bytes += length;
+                self.spare.entry(length).or_default().push(mapping);
+            } else {
+                libc::munmap(mapping as *mut c_void, length);
+            }
         }
     }
 
