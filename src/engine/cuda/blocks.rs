@@ -17,6 +17,8 @@ pub struct Blocks {
 pub const ALIGN: usize = 32;
 /// 2^16 products of residues fit the 32-bit sums.
 const MOST_LENGTH: usize = 1 << 16;
+/// Kernels and cuBLAS count rows and columns in 32 bits.
+const MOST_LINES: usize = 1 << 24;
 
 pub fn padded(count: usize) -> usize {
     count.next_multiple_of(ALIGN)
@@ -24,7 +26,7 @@ pub fn padded(count: usize) -> usize {
 
 impl Blocks {
     pub fn largest(m: usize, n: usize, k: usize, moduli: usize) -> Self {
-        Self { rows: m, columns: n, length: k.min(MOST_LENGTH), group: moduli }
+        Self { rows: m.min(MOST_LINES), columns: n.min(MOST_LINES), length: k.min(MOST_LENGTH), group: moduli }
     }
 
     fn lines(&self) -> usize {
@@ -105,5 +107,7 @@ mod tests {
     fn sizes_are_counted_in_64_bits() {
         let blocks = Blocks::largest(46341, 46341, 46341, 20);
         assert!(blocks.product_bytes(20) > 20 * 46341 * 46341 * 2);
+        let blocks = Blocks::largest(1 << 40, 1 << 33, 1, 20);
+        assert!(blocks.rows < 1 << 31 && blocks.columns < 1 << 31);
     }
 }
