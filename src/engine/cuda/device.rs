@@ -188,10 +188,12 @@ impl Device {
             let mut blas = null_mut();
             libraries.cublas.cublasCreate_v2(&raw mut blas)?;
             libraries.cublas.cublasSetStream_v2(blas, compute)?;
-            // After the stream: setting that resets the workspace. Without one of our own cuBLAS would share with the program.
+            // After the stream: setting that resets the workspace. Without one of our own cuBLAS would take memory of its own
+            // at the first product; a small device may have to do with that.
             let mut workspace = 0;
-            driver.cuMemAlloc_v2(&raw mut workspace, CUBLAS_WORKSPACE)?;
-            libraries.cublas.cublasSetWorkspace_v2(blas, workspace, CUBLAS_WORKSPACE)?;
+            if driver.cuMemAlloc_v2(&raw mut workspace, CUBLAS_WORKSPACE).is_ok() {
+                libraries.cublas.cublasSetWorkspace_v2(blas, workspace, CUBLAS_WORKSPACE)?;
+            }
             Ok(Self {
                 libraries,
                 context,

@@ -86,13 +86,14 @@ fn map(length: usize) -> Outcome<usize> {
 
 impl Memory {
     pub fn new(devices: usize, limit: u64) -> Memory {
-        Memory {
-            blocks: BTreeMap::new(),
-            used: vec![0; devices],
-            limit,
-            next: DEVICE_BASE + ALIGNMENT,
-            ..Memory::default()
-        }
+        let next = DEVICE_BASE + ALIGNMENT;
+        Memory { used: vec![0; devices], limit, next, ..Memory::default() }
+    }
+
+    /// Other devices, with nothing in their memory. Addresses go on, so that old pointers are found out.
+    pub fn renewed(&mut self, devices: usize, limit: u64) -> Memory {
+        (0..self.used.len()).for_each(|device| self.release_device(device));
+        Memory { used: vec![0; devices], limit, ..std::mem::take(self) }
     }
 
     pub fn limit(&self) -> u64 {

@@ -75,10 +75,8 @@ impl State {
         if !self.memory.damaged("at a reset").is_empty() {
             DAMAGED_UNHEARD.store(true, Ordering::Relaxed);
         }
-        for device in 0..self.lost.len() {
-            self.memory.release_device(device);
-        }
-        *self = State::new(config, self.last_handle);
+        let memory = self.memory.renewed(config.devices, config.memory);
+        *self = State { memory, ..State::new(config, self.last_handle) };
     }
 
     pub fn handle(&mut self) -> usize {
