@@ -5,7 +5,7 @@ mod common;
 
 use std::ffi::{CString, c_char};
 
-use common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits};
+use common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits, layout, problem};
 use oz2blas::engine::cpu::PORTABLE;
 use oz2blas::engine::{Outcome, Settings};
 use oz2blas::native::find::Symbol;
@@ -33,40 +33,12 @@ fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Outcom
     got
 }
 
-fn value(random: &mut Random, kind: u64) -> f64 {
-    match kind {
-        0 => random.uniform(),
-        1 => random.below(19) as f64 - 9.0,
-        2 => random.uniform() * 2f64.powi(random.below(24) as i32 - 12),
-        3 => [0.0, 0.0, 1.5, -0.25][random.below(4) as usize],
-        4 => random.uniform() * f64::from_bits(random.below(60) << 52),
-        5 => f64::from(random.uniform() as f32),
-        _ => random.uniform() * 2f64.powi(900),
-    }
-}
-
-fn problem(random: &mut Random, (m, n, k): (usize, usize, usize), kinds: (u64, u64)) -> Problem {
-    let a = (0..m * k).map(|_| value(random, kinds.0)).collect();
-    let b = (0..n * k).map(|_| value(random, kinds.1)).collect();
-    let c = (0..m * n).map(|_| random.uniform()).collect();
-    let scalars = [0.0, 1.0, -1.0, 0.75, 3e-5, -1e200, 5e-324];
-    let (alpha, beta) = (scalars[1 + random.below(6) as usize], scalars[random.below(7) as usize]);
-    Problem { m, n, k, alpha, beta, a, b, c }
-}
-
-fn layout(random: &mut Random) -> Layout {
-    let mut extra = || random.below(3) as usize * 5;
-    let extra = [extra(), extra(), extra()];
-    let (ta, tb) = (random.below(2) == 1, random.below(2) == 1);
-    Layout { ta, tb, extra, misaligned: 4 * random.below(2) as usize }
-}
-
 fn random_calls() {
     let mut random = Random(21);
     for round in 0..60 {
         let shape =
             (1 + random.below(90) as usize, 1 + random.below(90) as usize, 1 + random.below(150) as usize);
-        let kinds = (random.below(7), random.below(7));
+        let kinds = (random.below(8), random.below(8));
         let p = problem(&mut random, shape, kinds);
         let accuracy = [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High][random.below(3) as usize];
         let mode = [Mode::Auto, Mode::Auto, Mode::Fast, Mode::Accurate][random.below(4) as usize];

@@ -1,14 +1,14 @@
 //! The CBLAS spellings of DGEMM.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::fortran::{Width, check};
+use super::fortran::check;
+use super::spelling::{Spelling, spelling};
 use super::{Illegal, Pass};
 use crate::gemm::{Gemm, Transpose};
 use crate::native::builtin;
 use crate::native::call::Cblas;
-use crate::native::find::Symbol;
 
 const ROW_MAJOR: c_int = 101;
 const COLUMN_MAJOR: c_int = 102;
@@ -20,12 +20,6 @@ fn transpose(value: c_int) -> Option<Transpose> {
         112 | 113 => Some(Transpose::Yes),
         _ => None,
     }
-}
-
-struct Spelling {
-    native: Symbol,
-    width: Width,
-    xerbla: &'static [&'static CStr],
 }
 
 /// The arguments as they came.
@@ -133,18 +127,10 @@ macro_rules! spellings {
             layout: c_int, transa: c_int, transb: c_int, m: i64, n: i64, k: i64, alpha: f64,
             a: *const f64, lda: i64, b: *const f64, ldb: i64, beta: f64, c: *mut f64, ldc: i64,
         ) {
-            static SPELLING: Spelling = Spelling {
-                native: Symbol::native(unsafe {
-                    // SAFETY: the literal ends in a zero and has no other.
-                    CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes())
-                }),
-                width: Width::$width,
-                xerbla: &[$($xerbla),*],
-            };
             let arguments =
                 Arguments { layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
             // SAFETY: by the contract of this function.
-            unsafe { arguments.enter(&SPELLING) }
+            unsafe { arguments.enter(spelling!($name, $width, [$($xerbla),*])) }
         }
     )* };
 }

@@ -6,40 +6,11 @@
 use std::ffi::{c_char, c_void};
 use std::ptr::NonNull;
 
+use super::spelling::{Spelling, spelling};
 use super::{Illegal, Pass};
 use crate::gemm::{Gemm, Sizes, Transpose};
 use crate::native::builtin;
 use crate::native::call::Fortran;
-use crate::native::find::{self, Symbol};
-use crate::options::{self, Integer, NativeChoice};
-
-/// The integers of a spelling.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Width {
-    Narrow,
-    Wide,
-    /// By OZ2_INTEGER, and for auto by the provider: some libraries have 64-bit integers behind plain names.
-    ByOption,
-}
-
-impl Width {
-    /// Are the integers 64 bits wide? `provider` is the native function, if there is one.
-    pub(crate) fn is_wide(self, provider: Option<NonNull<c_void>>) -> bool {
-        match self {
-            Self::Narrow => false,
-            Self::Wide => true,
-            Self::ByOption => {
-                let options = options::current();
-                match options.integer {
-                    Integer::Lp64 => false,
-                    Integer::Ilp64 => true,
-                    Integer::Auto if options.native == NativeChoice::Builtin => false,
-                    Integer::Auto => provider.is_some_and(|p| find::has_wide_integers(&find::provider(p))),
-                }
-            }
-        }
-    }
-}
 
 /// 'N', 'T' or 'C' in either case; more letters may follow.
 fn transpose(letter: u8) -> Option<Transpose> {
@@ -67,13 +38,6 @@ pub(crate) fn check(
     let ldb = leading(ldb, if tb == Transpose::No { k } else { n }, 10)?;
     let ldc = leading(ldc, m, 13)?;
     Ok((ta, tb, Sizes { m, n, k, lda, ldb, ldc }))
-}
-
-/// A spelling: the native function of the same name, and the names of its error handler.
-struct Spelling {
-    native: Symbol,
-    width: Width,
-    xerbla: &'static [&'static std::ffi::CStr],
 }
 
 /// The arguments as they came.
@@ -169,17 +133,9 @@ macro_rules! spellings {
             alpha: *const f64, a: *const f64, lda: *const c_void, b: *const f64, ldb: *const c_void,
             beta: *const f64, c: *mut f64, ldc: *const c_void,
         ) {
-            static SPELLING: Spelling = Spelling {
-                native: Symbol::native(unsafe {
-                    // SAFETY: the literal ends in a zero and has no other.
-                    std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes())
-                }),
-                width: Width::$width,
-                xerbla: &[$($xerbla),*],
-            };
             let arguments = Arguments { transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
             // SAFETY: by the contract of this function.
-            unsafe { arguments.enter(&SPELLING) }
+            unsafe { arguments.enter(spelling!($name, $width, [$($xerbla),*])) }
         }
     )* };
 }

@@ -6,6 +6,7 @@
 pub mod cblas;
 pub mod control;
 pub mod fortran;
+mod spelling;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -189,3 +189,48 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 - 0.5
     }
 }
+
+/// A number of one of eight kinds of data.
+pub fn value(random: &mut Random, kind: u64) -> f64 {
+    match kind {
+        0 => random.uniform(),
+        1 => random.below(19) as f64 - 9.0,
+        2 => random.uniform() * 2f64.powi(random.below(24) as i32 - 12),
+        3 => {
+            if random.below(3) == 0 {
+                random.uniform()
+            } else {
+                0.0
+            }
+        }
+        4 => random.uniform() * f64::from_bits(random.below(60) << 52), // down into the subnormal range
+        5 => random.uniform() as f32 as f64,
+        6 => {
+            if random.below(2) == 0 {
+                1.0
+            } else {
+                -1.0
+            }
+        }
+        _ => random.uniform() * 2f64.powi(900),
+    }
+}
+
+/// A random call: operands of the given kinds, scalars that matter.
+pub fn problem(random: &mut Random, (m, n, k): (usize, usize, usize), kinds: (u64, u64)) -> Problem {
+    let a = (0..m * k).map(|_| value(random, kinds.0)).collect();
+    let b = (0..n * k).map(|_| value(random, kinds.1)).collect();
+    let c = (0..m * n).map(|_| random.uniform()).collect();
+    let scalars = [0.0, 1.0, -1.0, 0.75, 3e-5, -1e200, 5e-324];
+    let alpha = scalars[1 + random.below(6) as usize];
+    let beta = scalars[random.below(7) as usize];
+    Problem { m, n, k, alpha, beta, a, b, c }
+}
+
+/// A random layout.
+pub fn layout(random: &mut Random) -> Layout {
+    let mut extra = || random.below(3) as usize * 5;
+    let extra = [extra(), extra(), extra()];
+    let (ta, tb) = (random.below(2) == 1, random.below(2) == 1);
+    Layout { ta, tb, extra, misaligned: 4 * random.below(2) as usize }
+}

@@ -26,7 +26,12 @@ pub fn padded(count: usize) -> usize {
 
 impl Blocks {
     pub fn largest(m: usize, n: usize, k: usize, moduli: usize) -> Self {
-        Self { rows: m.min(MOST_LINES), columns: n.min(MOST_LINES), length: k.min(MOST_LENGTH), group: moduli }
+        Self {
+            rows: m.min(MOST_LINES),
+            columns: n.min(MOST_LINES),
+            length: k.min(MOST_LENGTH),
+            group: moduli,
+        }
     }
 
     fn lines(&self) -> usize {
