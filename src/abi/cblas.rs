@@ -83,8 +83,7 @@ impl Arguments {
     /// As for a call of the native function.
     unsafe fn enter(&self, spelling: &'static Spelling) {
         super::start();
-        let native = spelling.native.address();
-        let wide = spelling.width.is_wide(native);
+        let (native, wide) = spelling.resolve();
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
             super::gemm(self.parse(wide), |pass| match (native, pass) {

@@ -21,7 +21,9 @@ impl Tally {
     fn add(&self, multiplications: u64, nanoseconds: u64) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.multiplications.fetch_add(multiplications, Ordering::Relaxed);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        if nanoseconds > 0 {
+            self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        }
     }
 
     fn read(&self) -> Group {
