@@ -214,6 +214,9 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     values_that_are_not_finite();
     random_calls();
     blocks();
+    // From here on a matrix takes many copies, of whole columns or of one column each.
+    cuda::stage_by(5000);
+    random_calls();
     long_inner_dimension();
     if std::env::var_os("SOFTGPU_MODE").is_none_or(|mode| mode == "lazy") {
         faults();

@@ -4,6 +4,7 @@ Every program runs in a process of its own, with a timeout, in an environment
 without options of ours and without thread counts of the person who tests.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -98,6 +99,9 @@ def run(command, env, timeout=120, cwd=None, stdin=None, check=True):
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             raise AssertionError("no end in %g s: %s\n%s\n%s" % (timeout, command, out, err))
+        # Whatever a program left behind, such as the stuck child of a deliberate fault.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         stats = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json*"))]
     result = Result(command, process.returncode, out, err, stats)
     if check:

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::cublas::sys::cublasHandle_t;
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
@@ -48,8 +49,8 @@ pub enum Event {
 
 const EVENTS: usize = 6;
 
-/// Bytes of a half of the pinned staging memory.
-const STAGING: usize = 32 << 20;
+/// Bytes of a half of the pinned staging memory. Tests make it small, so that a matrix takes many halves.
+pub static STAGING: AtomicUsize = AtomicUsize::new(32 << 20);
 const CUBLAS_WORKSPACE: usize = 32 << 20;
 const STREAM_NON_BLOCKING: c_uint = 1;
 const EVENT_DISABLE_TIMING: c_uint = 2;
@@ -285,7 +286,7 @@ impl Device {
 
     /// Bytes of a half of the staging memory for columns of `column` bytes: a whole number of columns.
     pub fn staging_size(column: usize) -> usize {
-        (STAGING / column).max(1) * column
+        (STAGING.load(Ordering::Relaxed) / column).max(1) * column
     }
 
     pub fn record(&self, event: Event, stream: CUstream) -> Result<(), Fault> {

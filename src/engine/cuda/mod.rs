@@ -106,6 +106,11 @@ pub fn is_available() -> bool {
     state().is_ok_and(|state| state.process == std::process::id())
 }
 
+/// Copies at most this many bytes at a time: for tests.
+pub fn stage_by(bytes: usize) {
+    device::STAGING.store(bytes, Ordering::Relaxed);
+}
+
 /// All devices as if they had never been used: for tests, which break them.
 pub fn forget_devices() {
     for slot in state().iter().flat_map(|state| &state.slots) {
