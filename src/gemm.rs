@@ -65,7 +65,33 @@ impl Lines {
     }
 }
 
+impl Lines {
+    /// The stored matrix as (number of runs, elements of a run, distance between runs): a run is contiguous.
+    pub fn runs(&self) -> (usize, usize, usize) {
+        if self.element_stride == 1 {
+            (self.count, self.length, self.line_stride)
+        } else {
+            (self.length, self.count, self.element_stride)
+        }
+    }
+
+    /// The same lines where their runs follow each other without gaps.
+    pub fn dense_at(&self, start: *const f64) -> Self {
+        let start = Address(start.expose_provenance());
+        if self.element_stride == 1 {
+            Self { start, line_stride: self.length, ..*self }
+        } else {
+            Self { start, element_stride: self.count, ..*self }
+        }
+    }
+}
+
 impl MatMut {
+    /// The same matrix without gaps between its columns.
+    pub fn dense_at(&self, start: *mut f64) -> Self {
+        Self { start: Address(start.expose_provenance()), ld: self.rows, ..*self }
+    }
+
     /// The columns, to be read.
     pub fn as_lines(&self) -> Lines {
         let (count, length) = (self.columns, self.rows);

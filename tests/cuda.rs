@@ -129,6 +129,7 @@ fn counts() -> Vec<(String, u64)> {
 fn check_outcome(p: &Problem, outcome: &Outcome, c: &[f64], want: &[f64], what: &str) {
     let rest = match outcome {
         Outcome::Done(_) => Vec::new(),
+        Outcome::Native(reason) => panic!("{what}: {reason:?} for matrices of the host"),
         Outcome::Declined(reason) => {
             assert!(matches!(reason, Reason::EngineFault | Reason::NoMemory), "{what}: {reason:?}");
             return assert_same_bits(c, &p.c, what);
@@ -185,6 +186,7 @@ fn faults() {
                     Outcome::Done(_) => done += 1,
                     Outcome::Declined(_) => declined += 1,
                     Outcome::Partial(..) => partial += 1,
+                    Outcome::Native(_) => unreachable!(),
                 }
             }
         }

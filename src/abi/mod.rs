@@ -202,7 +202,7 @@ fn is_zero(x: f64) -> bool {
 ///
 /// As for [`gemm`].
 unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option<Reason> {
-    let mut engines = engine::available();
+    let mut engines = engine::available_for(options.engine);
     let mut declined = None;
     loop {
         let engine = match decide(shape, engines, options) {
@@ -211,7 +211,14 @@ unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option
             Route::Native(reason) => return declined.or(Some(reason)),
         };
         // SAFETY: by the contract of this function.
-        let reason = unsafe { emulate_with(engine, call, options)? };
+        let reason = match unsafe { emulate_with(engine, call, options) } {
+            With::Emulated => return None,
+            With::Native(reason, nanoseconds) => {
+                note_native(reason, call.multiplications(), nanoseconds);
+                return None;
+            }
+            With::Declined(reason) => reason,
+        };
         // Such a Reason is about the engine, not about the call: the next one may do it, unless the user named one.
         let next_may = matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked);
         if !next_may || options.engine != EngineChoice::Auto || engines.len() < 2 {
@@ -222,24 +229,31 @@ unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option
     }
 }
 
-/// None if the engine has computed the call.
-///
+/// What an engine made of a call.
+enum With {
+    Emulated,
+    /// Computed natively by the engine, in this time.
+    Native(Reason, u64),
+    Declined(Reason),
+}
+
 /// # Safety
 ///
 /// As for [`gemm`].
-unsafe fn emulate_with(engine: usize, call: &Gemm, options: &Options) -> Option<Reason> {
-    let Some(worker) = engine::get(engine) else { return Some(Reason::EngineUnavailable) };
+unsafe fn emulate_with(engine: usize, call: &Gemm, options: &Options) -> With {
+    let Some(worker) = engine::get(engine) else { return With::Declined(Reason::EngineUnavailable) };
     let settings = settings(options);
     let clock = Instant::now();
     // SAFETY: by the contract of this function.
     let (report, reason) = match unsafe { worker.gemm(call, &settings) } {
         Outcome::Done(report) => (report, None),
+        Outcome::Native(reason) => return With::Native(reason, nanoseconds_since(clock)),
         Outcome::Declined(reason) => {
             if reason == Reason::NoMemory {
                 let text = format!("no workspace for the emulation ({})", engine::NAMES[engine]);
                 log::capped(Kind::NoMemory, Level::Warn, &text);
             }
-            return Some(reason);
+            return With::Declined(reason);
         }
         Outcome::Partial(report, reason, rest) => {
             let text = "a fault inside oz2blas; the rest of the call is computed natively";
@@ -253,7 +267,7 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, options: &Options) -> Option<
     };
     let nanoseconds = nanoseconds_since(clock);
     let _ = catch_unwind(|| note_emulated(call, engine, options.mode, report, reason, nanoseconds));
-    None
+    With::Emulated
 }
 
 fn note_emulated(

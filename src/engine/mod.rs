@@ -31,7 +31,13 @@ pub fn index_of(choice: EngineChoice) -> usize {
 
 /// The numbers of the engines that this machine can run, best first. Looks for CUDA at the first question.
 pub fn available() -> &'static [usize] {
-    if cuda::is_available() { &[CUDA, PORTABLE] } else { &[PORTABLE] }
+    available_for(EngineChoice::Auto)
+}
+
+/// The same as far as it matters for a choice: nobody looks for CUDA if another engine is named.
+pub fn available_for(choice: EngineChoice) -> &'static [usize] {
+    let wanted = matches!(choice, EngineChoice::Auto | EngineChoice::Cuda);
+    if wanted && cuda::is_available() { &[CUDA, PORTABLE] } else { &[PORTABLE] }
 }
 
 /// An engine of this version by its number.
@@ -66,6 +72,8 @@ pub enum Outcome {
     Done(Report),
     /// C was not touched.
     Declined(Reason),
+    /// Done, but not emulated, for this Reason: the matrices were where the native BLAS cannot read.
+    Native(Reason),
     /// All but these rectangles of C are done and final; the rectangles were not touched.
     Partial(Report, Reason, Vec<Rectangle>),
 }

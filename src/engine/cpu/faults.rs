@@ -111,6 +111,7 @@ fn a_panic_leaves_finished_tiles_and_names_the_rest() {
                     partial += 1;
                 }
                 Outcome::Done(_) => break,
+                Outcome::Native(_) => unreachable!("only where matrices are on a device"),
             }
         }
     }

@@ -81,11 +81,14 @@ table! {
         cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: c_int);
         cuCtxPushCurrent_v2(context: CUcontext);
         cuCtxPopCurrent_v2(context: *mut CUcontext);
+        cuCtxSynchronize();
         cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
         cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
         cuMemFree_v2(address: CUdeviceptr);
         cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);
         cuMemFreeHost(address: *mut c_void);
+        cuMemcpyHtoD_v2(to: CUdeviceptr, from: *const c_void, bytes: usize);
+        cuMemcpyDtoH_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize);
         cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
         cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
         cuMemcpy2DAsync_v2(copy: *const cudarc::driver::sys::CUDA_MEMCPY2D, stream: CUstream);

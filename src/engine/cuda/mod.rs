@@ -3,30 +3,30 @@
 //! CUDA is looked for at the first call that is large enough for it. A device that fails is left alone for a while; the child of
 //! a fork does not use CUDA at all, because CUDA does not work there.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
-
-use cudarc::driver::sys::CUdeviceptr;
 
 mod blocks;
 mod compute;
 mod device;
 mod kernels;
 mod library;
+mod place;
 mod plan;
 mod run;
 
 use crate::engine::{Engine, Outcome, Report, Settings};
-use crate::gemm::Gemm;
+use crate::gemm::{Gemm, Rectangle};
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Devices};
 use crate::route::Reason;
 use compute::{Progress, reason_of};
 use device::Device;
 use library::{Fault, Libraries};
+use place::{Place, devices, places, through_host};
 use run::{Run, Stop};
 
 pub struct CudaEngine;
@@ -45,12 +45,23 @@ struct Slot {
 struct State {
     libraries: &'static Libraries,
     slots: Vec<Slot>,
-    /// The process that opened CUDA.
-    process: u32,
     start: Instant,
 }
 
-/// CUDA as it was found at the first use, or why it cannot be used.
+/// The process that looked for CUDA, 0 before. CUDA does not work in the child of a fork, and a child that was forked during
+/// the search would wait for ever for its end.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// This process is the child of one that looked for CUDA.
+fn is_forked() -> bool {
+    let own = std::process::id();
+    match OWNER.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => false,
+        Err(owner) => owner != own,
+    }
+}
+
+/// CUDA as it was found at the first use, or why it cannot be used. Not to be asked in the child of a fork.
 fn state() -> Result<&'static State, &'static str> {
     static STATE: OnceLock<Result<State, String>> = OnceLock::new();
     let found = STATE.get_or_init(|| {
@@ -86,7 +97,7 @@ fn find() -> Result<State, String> {
         faults: AtomicU32::new(0),
     };
     let slots = ordinals.into_iter().map(slot).collect();
-    Ok(State { libraries, slots, process: std::process::id(), start: Instant::now() })
+    Ok(State { libraries, slots, start: Instant::now() })
 }
 
 /// The number of this process among those of the same machine, as the usual MPI launchers tell it.
@@ -101,9 +112,10 @@ fn local_rank() -> usize {
     names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Can calls be sent here? Finds CUDA at the first question.
+/// Can calls be sent here? Finds CUDA at the first question. In the child of a fork calls come here too and are declined, with
+/// that as the Reason.
 pub fn is_available() -> bool {
-    state().is_ok_and(|state| state.process == std::process::id())
+    is_forked() || state().is_ok()
 }
 
 /// Copies at most this many bytes at a time: for tests.
@@ -141,14 +153,26 @@ impl State {
         self.start.elapsed().as_secs() + 1
     }
 
-    /// A device that does not rest: one that is free if there is any, else the first, after a wait.
-    fn take(&self) -> Option<(&Slot, MutexGuard<'_, Option<Device>>)> {
-        let now = self.now();
-        let ready = || self.slots.iter().filter(|slot| slot.resting_until.load(Ordering::Relaxed) <= now);
-        let free = ready().find_map(|slot| slot.device.try_lock().ok().map(|device| (slot, device)));
-        free.or_else(|| {
-            ready().next().map(|slot| (slot, slot.device.lock().unwrap_or_else(PoisonError::into_inner)))
-        })
+    /// A device that does not rest: one that is free if there is any, else the first, after a wait. `wanted`: only the one
+    /// with this ordinal.
+    fn take(&self, wanted: Option<usize>) -> Option<(&Slot, MutexGuard<'_, Option<Device>>)> {
+        let rests = |slot: &Slot| slot.resting_until.load(Ordering::Relaxed) > self.now();
+        let fits = |slot: &&Slot| wanted.is_none_or(|ordinal| slot.ordinal == ordinal) && !rests(slot);
+        loop {
+            let free = self.slots.iter().filter(fits).find_map(|slot| {
+                let device = slot.device.try_lock().ok()?;
+                (!rests(slot)).then_some((slot, device))
+            });
+            if free.is_some() {
+                return free;
+            }
+            let slot = self.slots.iter().find(fits)?;
+            let device = slot.device.lock().unwrap_or_else(PoisonError::into_inner);
+            // The call that had the device may have left it broken.
+            if !rests(slot) {
+                return Some((slot, device));
+            }
+        }
     }
 }
 
@@ -162,26 +186,6 @@ impl Slot {
     }
 }
 
-/// Is the matrix in memory of a device (or in managed memory)?
-fn is_on_device(libraries: &Libraries, address: usize) -> bool {
-    const MEMORY_TYPE: c_int = 2;
-    const IS_MANAGED: c_int = 8;
-    const DEVICE: c_uint = 2;
-    let (mut kind, mut managed) = (0u32, 0u32);
-    let mut attributes = [MEMORY_TYPE, IS_MANAGED];
-    let mut values: [*mut c_void; 2] = [(&raw mut kind).cast(), (&raw mut managed).cast()];
-    // SAFETY: the call writes both numbers; it takes any address.
-    let asked = unsafe {
-        libraries.driver.cuPointerGetAttributes(
-            2,
-            attributes.as_mut_ptr(),
-            values.as_mut_ptr(),
-            address as CUdeviceptr,
-        )
-    };
-    asked.is_ok() && (kind == DEVICE || managed != 0)
-}
-
 /// What is left to others of the device's memory.
 const MARGIN: usize = 16;
 /// Below this the device is not worth trying with ever smaller blocks.
@@ -189,38 +193,68 @@ const SMALLEST_LIMIT: usize = 1 << 20;
 
 impl Engine for CudaEngine {
     unsafe fn gemm(&self, call: &Gemm, settings: &Settings) -> Outcome {
-        let Ok(state) = state() else { return Outcome::Declined(Reason::EngineUnavailable) };
-        // Before the lock, which a thread that does not exist in the child may hold.
-        if state.process != std::process::id() {
+        if is_forked() {
             return Outcome::Declined(Reason::Forked);
         }
-        let Some((slot, mut place)) = state.take() else { return Outcome::Declined(Reason::EngineFault) };
-        let device = match &mut *place {
-            Some(device) => device,
-            empty => match Device::open(state.libraries, slot.ordinal) {
-                Ok(device) => empty.insert(device),
-                Err(fault) => {
-                    slot.rest(state, fault);
-                    return Outcome::Declined(reason_of(fault));
+        let Ok(state) = state() else { return Outcome::Declined(Reason::EngineUnavailable) };
+        let places = places(state.libraries, call);
+        // SAFETY: by the contract of this function, here and below.
+        match unsafe { emulate(state, call, settings, &places) } {
+            // Nobody else can compute this: the matrices are where a native BLAS cannot read.
+            Outcome::Declined(reason) if devices(&places).next().is_some() => {
+                match unsafe { through_host(state.libraries, call, &places, settings.threads) } {
+                    Ok(()) => Outcome::Native(reason),
+                    Err(_) => Outcome::Declined(reason),
                 }
-            },
-        };
-        // SAFETY: by the contract of this function.
-        let (outcome, fault) = unsafe { on_device(device, call, settings) };
-        match fault {
-            // Whatever state it is in now, it is opened anew when it is used again. Its memory goes back if that still works;
-            // its handles stay until the process ends.
-            Some(fault @ Fault::Status(..)) => {
-                if let Some(device) = &mut *place {
-                    let _ = device.enter().and_then(|_current| device.give_all_back());
-                }
-                *place = None;
-                slot.rest(state, fault);
             }
-            _ => slot.faults.store(0, Ordering::Relaxed),
+            Outcome::Partial(report, reason, rest) if devices(&places).next().is_some() => {
+                let compute = |part: &Rectangle| unsafe {
+                    through_host(state.libraries, &call.part(*part), &places, settings.threads)
+                };
+                let missing = rest.into_iter().filter(|part| compute(part).is_err()).collect();
+                Outcome::Partial(report, reason, missing)
+            }
+            outcome => outcome,
         }
-        outcome
     }
+}
+
+/// Emulates the call on a device that can: the one whose memory holds the matrices, if any does.
+///
+/// # Safety
+///
+/// As for [`Engine::gemm`].
+unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Place; 3]) -> Outcome {
+    let wanted = devices(places).next();
+    if wanted.is_some_and(|ordinal| devices(places).any(|other| other != ordinal)) {
+        return Outcome::Declined(Reason::EngineUnavailable);
+    }
+    let Some((slot, mut place)) = state.take(wanted) else { return Outcome::Declined(Reason::EngineFault) };
+    let device = match &mut *place {
+        Some(device) => device,
+        empty => match Device::open(state.libraries, slot.ordinal) {
+            Ok(device) => empty.insert(device),
+            Err(fault) => {
+                slot.rest(state, fault);
+                return Outcome::Declined(reason_of(fault));
+            }
+        },
+    };
+    // SAFETY: by the contract of this function.
+    let (outcome, fault) = unsafe { on_device(device, call, settings, places) };
+    match fault {
+        // Whatever state it is in now, it is opened anew when it is used again. Its memory goes back if that still works;
+        // its handles stay until the process ends.
+        Some(fault @ Fault::Status(..)) => {
+            if let Some(device) = &mut *place {
+                let _ = device.enter().and_then(|_current| device.give_all_back());
+            }
+            *place = None;
+            slot.rest(state, fault);
+        }
+        _ => slot.faults.store(0, Ordering::Relaxed),
+    }
+    outcome
 }
 
 /// Runs a call on a device, with smaller and smaller blocks while its memory does not suffice.
@@ -228,7 +262,12 @@ impl Engine for CudaEngine {
 /// # Safety
 ///
 /// As for [`Engine::gemm`].
-unsafe fn on_device(device: &mut Device, call: &Gemm, settings: &Settings) -> (Outcome, Option<Fault>) {
+unsafe fn on_device(
+    device: &mut Device,
+    call: &Gemm,
+    settings: &Settings,
+    places: &[Place; 3],
+) -> (Outcome, Option<Fault>) {
     let _current = match device.enter() {
         Ok(current) => current,
         Err(fault) => return (Outcome::Declined(reason_of(fault)), Some(fault)),
@@ -244,7 +283,7 @@ unsafe fn on_device(device: &mut Device, call: &Gemm, settings: &Settings) -> (O
         let mut attempt = Attempt::default();
         let done = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: by the contract of this function.
-            unsafe { attempt.run(device, call, settings, limit) }
+            unsafe { attempt.run(device, call, settings, limit, places) }
         }));
         let stop = match done {
             Ok(Ok(report)) => return (Outcome::Done(report), None),
@@ -278,7 +317,7 @@ unsafe fn on_device(device: &mut Device, call: &Gemm, settings: &Settings) -> (O
 struct Attempt {
     progress: Progress,
     report: Option<Report>,
-    missing: Vec<crate::gemm::Rectangle>,
+    missing: Vec<Rectangle>,
 }
 
 impl Attempt {
@@ -291,11 +330,15 @@ impl Attempt {
         call: &Gemm,
         settings: &Settings,
         limit: usize,
+        places: &[Place; 3],
     ) -> Result<Report, Stop> {
-        let libraries = device.libraries;
-        let at = |address: usize| is_on_device(libraries, address);
-        let on_device = [at(call.a.pointer().addr()), at(call.b.pointer().addr())];
-        let c_on_device = at(call.c.pointer().addr());
+        let [a_on_device, b_on_device, c_on_device] = places.map(Place::is_reachable);
+        if a_on_device || b_on_device || c_on_device {
+            // Our streams do not wait by themselves for what the program has queued on its own.
+            // SAFETY: waits for the context that is current.
+            unsafe { device.libraries.driver.cuCtxSynchronize()? };
+        }
+        let on_device = [a_on_device, b_on_device];
         let mut run = Run::new(device, call, settings, limit, on_device)?;
         // SAFETY: by the contract of this function, here and below.
         let (plan, bound) = unsafe { run.plan()? };
