@@ -76,9 +76,10 @@ pub(crate) fn start() -> &'static Options {
     }
     // Reading numbers from the environment is arithmetic too.
     fpenv::in_clean_environment(|| {
+        // First of all: a fork during what follows must already be safe.
+        process::watch_forks();
         let options = options::current();
         if !STARTED.swap(true, Ordering::Relaxed) {
-            process::watch_forks();
             #[cfg(not(test))]
             std::panic::set_hook(Box::new(report_panic));
             if options.stats.is_some() {

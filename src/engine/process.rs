@@ -1,12 +1,78 @@
-//! What happens to our state when the process forks: the child has no worker threads and starts its counters at zero.
+//! Forks: the child has no worker threads, starts its counters at zero, and must not wait for what only a thread of the parent
+//! would do.
+//!
+//! The loader's lock is the hard case: if a thread of the parent is in dlopen or dlsym at the moment of a fork, the lock stays
+//! locked in the child for ever. So whoever of us uses the loader holds forks back meanwhile ([`hold_forks`]).
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A flag and no `Once`: the child of a fork must never wait for a thread that it does not have.
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
-/// Runs in the child of a fork: atomic stores only, since any lock may be held by a thread that does not exist here.
+/// A thread uses the loader, or forks.
+static HELD: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// This thread holds forks back.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+    /// This thread forks, and has taken HELD for it.
+    static FORKS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn take() {
+    while HELD.swap(true, Ordering::Acquire) {
+        // Looking for CUDA takes a second, once in a process; all else is over at once.
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+fn give_back() {
+    HELD.store(false, Ordering::Release);
+}
+
+/// Forks of other threads wait while this lives. It also serialises whoever holds one; the same thread may hold several.
+pub struct HoldForks {
+    outermost: bool,
+}
+
+pub fn hold_forks() -> HoldForks {
+    let outermost = !HOLDS.get();
+    if outermost {
+        take();
+        HOLDS.set(true);
+    }
+    HoldForks { outermost }
+}
+
+impl Drop for HoldForks {
+    fn drop(&mut self) {
+        if self.outermost {
+            HOLDS.set(false);
+            give_back();
+        }
+    }
+}
+
+/// Before a fork, in the thread that forks. If that one is in the loader itself (a constructor of a library forks), it is the one
+/// thread that goes on in the child, and nothing needs to wait.
+extern "C" fn before() {
+    if !HOLDS.get() {
+        take();
+        FORKS.set(true);
+    }
+}
+
+extern "C" fn in_parent() {
+    if FORKS.replace(false) {
+        give_back();
+    }
+}
+
+/// Atomic stores only, since any lock may be held by a thread that does not exist here.
 extern "C" fn in_child() {
+    in_parent();
     crate::engine::cpu::team::forget();
     crate::engine::cpu::workspace::forget();
     crate::options::forget_changes();
@@ -16,7 +82,37 @@ extern "C" fn in_child() {
 /// Starts to watch for forks, at the first call rather than at load.
 pub fn watch_forks() {
     if !WATCHING.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler is a function of this library, which is never unloaded (nodelete).
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers are functions of this library, which is never unloaded (nodelete).
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_waits_for_whoever_uses_the_loader() {
+        watch_forks();
+        let _outer = hold_forks();
+        let _inner = hold_forks();
+        let forked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                before();
+                forked.store(true, Ordering::SeqCst);
+                in_parent();
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!forked.load(Ordering::SeqCst));
+            // A fork of the holder itself does not wait.
+            before();
+            in_parent();
+            drop(_inner);
+            assert!(!forked.load(Ordering::SeqCst));
+            drop(_outer);
+        });
+        assert!(forked.load(Ordering::SeqCst));
+        drop(hold_forks());
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use crate::engine::process::hold_forks;
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Integer, NativeChoice};
 
@@ -48,6 +49,7 @@ impl Symbol {
 
     #[cold]
     fn look_up(&self) -> Option<NonNull<c_void>> {
+        let _no_forks = hold_forks();
         let loads = loads_so_far();
         if self.missed_at.load(Ordering::Relaxed) == loads {
             return None;
@@ -234,11 +236,13 @@ fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
 
 /// A function that the program may override, found anew at each use.
 pub fn overridable(names: &[&CStr]) -> Option<NonNull<c_void>> {
+    let _no_forks = hold_forks();
     names.iter().find_map(|name| anywhere(name))
 }
 
 /// The file that provides an address, for `oz2run --doctor` and the log.
 pub fn provider(address: NonNull<c_void>) -> String {
+    let _no_forks = hold_forks();
     object_of(address.as_ptr())
         .map_or_else(|| "unknown".to_owned(), |(_, file)| file.to_string_lossy().into_owned())
 }

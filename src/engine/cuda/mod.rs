@@ -18,6 +18,7 @@ mod place;
 mod plan;
 mod run;
 
+use crate::engine::process::hold_forks;
 use crate::engine::{Engine, Outcome, Report, Settings};
 use crate::gemm::{Gemm, Rectangle};
 use crate::observe::log::{self, Kind, Level};
@@ -65,6 +66,7 @@ fn is_forked() -> bool {
 fn state() -> Result<&'static State, &'static str> {
     static STATE: OnceLock<Result<State, String>> = OnceLock::new();
     let found = STATE.get_or_init(|| {
+        let _no_forks = hold_forks();
         let state = find();
         match &state {
             Ok(state) => tracing::info!(devices = state.slots.len(), "CUDA found"),
