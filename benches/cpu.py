@@ -19,7 +19,7 @@ SHAPES = [(n, n, n) for n in (64, 128, 256, 512, 1024, 2048)] + [(2048, 2048, 12
 EMULATED_UP_TO = 1024  # the portable engine needs seconds beyond
 REPEATS = 9
 # OpenBLAS keeps its threads spinning after a call; the next contender would share the cores with them.
-REST = 0.06
+REST = 0.3
 
 
 def openblas():

@@ -11,7 +11,7 @@ use crate::gemm::{Gemm, Rectangle};
 use crate::options;
 
 /// Below this m n k a second thread costs more than it brings.
-const WORTH_A_TEAM: u64 = 1 << 19;
+const WORTH_A_TEAM: u64 = 320 * 320 * 320;
 
 /// The call with the threads that the options allow.
 ///
