@@ -627,3 +627,16 @@ def test_faults_with_matrices_on_the_device(gpu, build, fault):
     """A fault that does not lose the device: what is missing is computed on copies."""
     result = gpu([build("cuda_memory.c", "-DANY_ROUTE"), 0, "ddd", "dhd", "hhd"], SOFTGPU_FAULT=fault)
     assert result.total("calls") == 9 and 0 < len(result.err.splitlines()) <= 4, str(result)
+
+
+def test_gpu_check_rehearsed(device, tmp_path):
+    """The script that a person runs on real hardware, with everything in it once on tiny sizes."""
+    env = environment(OZ2_MIN_SIZE=None)
+    env["LD_LIBRARY_PATH"] = device
+    env.update(OUT=str(tmp_path), OZ2_LIB=str(LIB))
+    result = run([ROOT / "scripts" / "gpu-check", "--rehearse"], env, timeout=200)
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    assert report["checks"] > 40 and report["wrong"] == [], str(result)
+    assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
+    assert set(report["phases"]["64"]) == {"scan", "plan", "residues", "product", "reduce", "reconstruct", "store"}
+    assert (tmp_path / "gpu.md").read_text() in result.out
