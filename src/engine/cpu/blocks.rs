@@ -17,7 +17,7 @@ pub struct Blocks {
 
 /// Larger blocks would not be faster: the panels of a block are made anew for a part of the other operand this large.
 const MOST_LINES: usize = 512;
-/// The 32-bit sums hold 2^16 products of residues; half a page of doubles more than covers the cost of a reduction.
+/// The 32-bit sums would hold 2^16 products of residues; from some thousand on the reduction is cheap beside the products.
 const MOST_LENGTH: usize = 4096;
 
 impl Blocks {
