@@ -6,7 +6,7 @@ use super::blocks::{Blocks, padded};
 use super::device::{Device, Event, Region};
 use super::library::Fault;
 use super::plan::CRT_WORDS;
-use super::run::{Piece, Run, Stop, rectangles, spans};
+use super::run::{Piece, Run, Stop, pieces_for, rectangles, spans};
 use crate::gemm::Rectangle;
 use crate::ozaki::float::normalised;
 use crate::ozaki::moduli::crt;
@@ -147,12 +147,9 @@ impl Run<'_> {
         }
         for (first, length) in spans(self.call.k, blocks) {
             let pitch = padded(length);
-            let of_a = Piece { first_line: at.i, lines: at.rows, first, length };
-            let of_b = Piece { first_line: at.j, lines: at.columns, first, length };
-            let wanted_a = (self.a.planes_hold != of_a.key()).then_some(of_a);
-            let wanted_b = (self.b.planes_hold != of_b.key()).then_some(of_b);
+            let [of_a, of_b] = pieces_for(at, first, length);
             // SAFETY: by the contract of this function.
-            let [lines_a, lines_b] = unsafe { self.load(wanted_a, wanted_b)? };
+            let [lines_a, lines_b] = unsafe { self.load_missing([of_a, of_b])? };
             if let Some(lines) = lines_a {
                 let scales = self.a.statistics.from(at.i).scales;
                 self.device.residues(

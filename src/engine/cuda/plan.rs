@@ -6,7 +6,7 @@ use super::blocks::{Blocks, padded};
 use super::device::{Event, Region};
 use super::kernels::DeviceBounds;
 use super::library::Fault;
-use super::run::{Piece, Run, Stop, rectangles, spans, vector};
+use super::run::{Run, Stop, pieces_for, rectangles, spans, vector};
 use crate::gemm::Rectangle;
 use crate::options::Mode;
 use crate::ozaki::bound::Line;
@@ -83,12 +83,9 @@ impl Run<'_> {
         let (g, sums) = (self.device.existing(Region::Bounds), self.device.existing(Region::Sums));
         let (ld, width) = (padded(at.rows), padded(at.columns));
         for (first, length) in spans(self.call.k, blocks) {
-            let of_a = Piece { first_line: at.i, lines: at.rows, first, length };
-            let of_b = Piece { first_line: at.j, lines: at.columns, first, length };
-            let wanted_a = (self.a.planes_hold != of_a.key()).then_some(of_a);
-            let wanted_b = (self.b.planes_hold != of_b.key()).then_some(of_b);
+            let [of_a, of_b] = pieces_for(at, first, length);
             // SAFETY: by the contract of this function.
-            let [lines_a, lines_b] = unsafe { self.load(wanted_a, wanted_b)? };
+            let [lines_a, lines_b] = unsafe { self.load_missing([of_a, of_b])? };
             if let Some(lines) = lines_a {
                 self.magnitudes(&self.a, &lines, of_a, false)?;
                 self.a.planes_hold = of_a.key();
@@ -145,8 +142,7 @@ impl Run<'_> {
             self.read(scalars.zeros, &mut zeros)?;
             if zeros[0] > 0 {
                 for (first, length) in spans(self.call.k, blocks) {
-                    let of_a = Piece { first_line: at.i, lines: at.rows, first, length };
-                    let of_b = Piece { first_line: at.j, lines: at.columns, first, length };
+                    let [of_a, of_b] = pieces_for(at, first, length);
                     if let [Some(lines_a), Some(lines_b)] = unsafe { self.load(Some(of_a), Some(of_b))? } {
                         self.device.meet(&lines_a, &lines_b, &bounds)?;
                     }

@@ -105,6 +105,12 @@ pub(super) fn rectangles(
     })
 }
 
+/// The pieces of A and B for a rectangle of C and a part of the inner dimension.
+pub(super) fn pieces_for(at: Rectangle, first: usize, length: usize) -> [Piece; 2] {
+    let of_a = Piece { first_line: at.i, lines: at.rows, first, length };
+    [of_a, Piece { first_line: at.j, lines: at.columns, first, length }]
+}
+
 /// The parts of the inner dimension.
 pub(super) fn spans(k: usize, blocks: &Blocks) -> impl Iterator<Item = (usize, usize)> + use<> {
     let length = blocks.length;
@@ -288,6 +294,21 @@ impl<'a> Run<'a> {
         self.device.record(Event::Loaded, self.device.load)?;
         self.device.wait(self.device.compute, Event::Loaded)?;
         Ok([a, b])
+    }
+
+    /// Loads those of the pieces whose planes are not on the device already.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    pub(super) unsafe fn load_missing(
+        &mut self,
+        [of_a, of_b]: [Piece; 2],
+    ) -> Result<[Option<DeviceLines>; 2], Fault> {
+        let a = (self.a.planes_hold != of_a.key()).then_some(of_a);
+        let b = (self.b.planes_hold != of_b.key()).then_some(of_b);
+        // SAFETY: by the contract of this function.
+        unsafe { self.load(a, b) }
     }
 
     /// Every piece of an operand, for the passes over all of it.
