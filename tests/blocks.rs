@@ -32,7 +32,7 @@ fn threads_and_blocks_do_not_change_a_bit() {
         let (outcome, want) = p.run(&engine, &DEFAULTS, PLAIN);
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
         for threads in [1, 2, 3, 7] {
-            for workspace in [80_000, 150_000, 500_000, 2_000_000, 1 << 30] {
+            for workspace in [150_000, 200_000, 500_000, 2_000_000, 1 << 30] {
                 let settings = Settings { threads, workspace: Some(workspace), ..DEFAULTS };
                 let (again, c) = p.run(&engine, &settings, PLAIN);
                 assert_eq!(again, outcome, "{threads} threads, {workspace} bytes");

@@ -2,16 +2,22 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::Random;
 use num_bigint::BigInt;
-use oz2blas::engine::cpu::kernels::{ALL, Kernels, PANEL, TILE};
-use oz2blas::engine::cpu::packing::RUN;
+use oz2blas::engine::cpu::kernels::{
+    Chunk, DEPTH, Kernels, Order, PANEL, Pass, Place, Reconstruction, Side, Sums, TILE, Tile, runnable,
+};
+use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
-use oz2blas::ozaki::moduli::{MAX_MODULI, MODULI, canonical};
+use oz2blas::ozaki::moduli::{MAX_MODULI, canonical, crt};
 use oz2blas::ozaki::reconstruct::Reconstruct;
 use oz2blas::ozaki::scan::Scan;
 use oz2blas::ozaki::{moduli, reference};
 use proptest::prelude::*;
+
+const SIDES: [Side; 2] = [Side::Rows, Side::Columns];
 
 /// Finite doubles of every kind: any bits, zeros, subnormals, powers of two, short integers, the largest.
 fn any_double() -> impl Strategy<Value = f64> {
@@ -29,137 +35,349 @@ fn any_double() -> impl Strategy<Value = f64> {
 }
 
 fn any_line() -> impl Strategy<Value = Vec<f64>> {
-    prop::collection::vec(any_double(), 1..RUN)
+    prop::collection::vec(any_double(), 1..=DEPTH)
 }
 
-fn line_of(kernels: &Kernels, values: &[f64], cut: usize) -> Line {
-    let (left, right) = values.split_at(cut);
-    let mut line = Line::new(&(kernels.scan)(left).merge((kernels.scan)(right)));
-    line.add(left);
-    line.add(right);
-    line
+/// A chunk of PANEL lines of DEPTH elements: the values again and again, from another one on in each line.
+fn chunk_of(kernels: &Kernels, side: Side, values: &[f64]) -> Chunk {
+    let mut chunk = Chunk::new((kernels.order)(side));
+    for l in 0..PANEL {
+        for h in 0..DEPTH {
+            let at = if chunk.order == Order::LineMajor { l * DEPTH + h } else { h * PANEL + l };
+            chunk.values[at] = values[(l + h) % values.len()];
+        }
+    }
+    chunk
+}
+
+fn line(chunk: &Chunk, l: usize) -> Vec<f64> {
+    (0..DEPTH).map(|h| chunk.at(l, h)).collect()
+}
+
+/// Packed panels of a few planes, with a sentinel in what no kernel may write.
+struct Panels {
+    bytes: Vec<u64>,
+    plane: usize,
+    length: usize,
+    first: usize,
+    element: usize,
+}
+
+const UNTOUCHED: u64 = 0x5A5A_5A5A_5A5A_5A5A;
+
+impl Panels {
+    /// Three chunks long, the one in the middle is in use. The start is aligned as panels are.
+    fn new(kernels: &Kernels, planes: usize) -> Self {
+        let length = 3 * DEPTH;
+        let plane = PANEL * length * kernels.element + 64;
+        let bytes = vec![UNTOUCHED; planes * plane / 8 + 8];
+        Self { bytes, plane, length, first: DEPTH, element: kernels.element }
+    }
+
+    fn start(&self) -> usize {
+        self.bytes.as_ptr().align_offset(64) * 8
+    }
+
+    fn place(&mut self) -> Place {
+        let start = self.start();
+        let panel = self.bytes.as_mut_ptr().cast::<u8>().wrapping_add(start);
+        Place { panel, plane: self.plane, length: self.length, first: self.first }
+    }
+
+    fn get(&self, at: usize) -> i16 {
+        let byte = |at: usize| self.bytes[at / 8].to_le_bytes()[at % 8];
+        let at = self.start() + at;
+        if self.element == 1 { (byte(at) as i8).into() } else { i16::from_le_bytes([byte(at), byte(at + 1)]) }
+    }
+
+    /// Element h of line l of the chunk in a plane.
+    fn at(&self, kernels: &Kernels, side: Side, plane: usize, l: usize, h: usize) -> i16 {
+        let element = (kernels.element_at)(side, self.length, l, self.first + h);
+        self.get(plane * self.plane + element * kernels.element)
+    }
+
+    /// Bytes that no longer are what they were.
+    fn written(&self) -> usize {
+        self.bytes.iter().flat_map(|x| x.to_le_bytes()).filter(|&x| x != 0x5A).count()
+    }
+}
+
+/// Equal zeros of lines far from the others' exponents would hide mistakes: each line has its own scale.
+fn exponents(chunk: &Chunk) -> [i32; PANEL] {
+    std::array::from_fn(|l| reference::line(&line(chunk, l)).exponent)
 }
 
 proptest! {
     #[test]
-    fn scan_and_sums(values in any_line(), cut in any::<prop::sample::Index>()) {
-        for kernels in ALL {
-            prop_assert_eq!(line_of(kernels, &values, cut.index(values.len() + 1)), reference::line(&values));
+    fn scan_and_sums(values in any_line(), more in any_line()) {
+        for kernels in runnable() {
+            for side in SIDES {
+                let chunks = [chunk_of(kernels, side, &values), chunk_of(kernels, side, &more)];
+                let mut scans = [Scan::EMPTY; PANEL];
+                // SAFETY: the CPU can run the kernels, here and below.
+                chunks.iter().for_each(|chunk| unsafe { (kernels.scan)(chunk, &mut scans) });
+                let e = scans.map(|scan| scan.exponent());
+                let mut sums = [Sums::default(); PANEL];
+                for chunk in &chunks {
+                    unsafe { (kernels.magnitudes)(side, chunk, &e, &mut sums, None) };
+                }
+                for l in 0..PANEL {
+                    let want = reference::line(&[line(&chunks[0], l), line(&chunks[1], l)].concat());
+                    let got = Line::with_sums(&scans[l], sums[l].sum, sums[l].squares);
+                    prop_assert_eq!(got, want, "{} {:?} line {}", kernels.name, side, l);
+                }
+            }
         }
     }
 
     #[test]
     fn magnitudes(values in any_line()) {
-        let e = reference::line(&values).exponent;
-        let want: Vec<i16> = values.iter().map(|&x| i16::from(reference::magnitude(x, e))).collect();
-        for kernels in ALL {
-            let mut got = vec![-1; values.len()];
-            (kernels.magnitudes)(&values, e, &mut got);
-            prop_assert_eq!(&got, &want);
+        for kernels in runnable() {
+            for side in SIDES {
+                let chunk = chunk_of(kernels, side, &values);
+                let e = exponents(&chunk);
+                let mut panels = Panels::new(kernels, 1);
+                let place = panels.place();
+                let mut sums = [Sums::default(); PANEL];
+                unsafe { (kernels.magnitudes)(side, &chunk, &e, &mut sums, Some(place)) };
+                for l in 0..PANEL {
+                    for h in 0..DEPTH {
+                        let want = i16::from(reference::magnitude(chunk.at(l, h), e[l]));
+                        prop_assert_eq!(panels.at(kernels, side, 0, l, h), want, "{} {:?}", kernels.name, side);
+                    }
+                }
+                prop_assert!(panels.written() <= PANEL * DEPTH * kernels.element);
+            }
         }
     }
 
     /// Scaling by any exponent that a plan may choose: from "all rounded away" to |a'| just below 2^155.
     #[test]
     fn residues(values in any_line(), bits in -60i32..=155, n in 2usize..=MAX_MODULI) {
-        let s = bits - reference::line(&values).exponent;
-        for kernels in ALL {
-            let stride = values.len() + 3;
-            let mut got = vec![i16::MAX; stride * n];
-            (kernels.residues)(&values, s, n, stride, &mut got);
-            for l in 0..n {
-                for (h, &x) in values.iter().enumerate() {
-                    let want = i16::from(reference::residue(&reference::scaled(x, s), l));
-                    prop_assert_eq!(got[l * stride + h], want, "{:e} 2^{} modulus {}", x, s, l);
+        for kernels in runnable() {
+            for side in SIDES {
+                let chunk = chunk_of(kernels, side, &values);
+                let s = exponents(&chunk).map(|e| bits - e);
+                let mut panels = Panels::new(kernels, n);
+                let place = panels.place();
+                unsafe { (kernels.residues)(side, &chunk, &s, bits, n, place) };
+                for l in (0..PANEL).step_by(5) {
+                    for h in 0..DEPTH {
+                        let scaled = reference::scaled(chunk.at(l, h), s[l]);
+                        for modulus in 0..n {
+                            let want = i16::from(reference::residue(&scaled, modulus));
+                            let got = panels.at(kernels, side, modulus, l, h);
+                            prop_assert_eq!(
+                                got, want, "{} {:?} {:e} 2^{} modulus {}",
+                                kernels.name, side, chunk.at(l, h), s[l], modulus
+                            );
+                        }
+                    }
                 }
-                let untouched = if l + 1 < n { &got[l * stride + values.len()..][..3] } else { &[] };
-                prop_assert!(untouched.iter().all(|&r| r == i16::MAX));
+                prop_assert!(panels.written() <= n * PANEL * DEPTH * kernels.element);
             }
         }
     }
 
     #[test]
-    fn reduction(seed in any::<u64>(), l in 0..MAX_MODULI) {
-        let mut random = Random(seed);
-        let mut sums = [0i32; TILE];
-        let mut start = [0i8; TILE];
-        for (sum, start) in sums.iter_mut().zip(&mut start) {
-            *sum = (random.next() as i32) >> random.below(31);
-            *start = canonical(random.next() as i32 as i64, l) as i8;
-        }
-        sums[..4].copy_from_slice(&[i32::MIN, i32::MAX, 0, MODULI[l] / 2]);
-        for kernels in ALL {
-            let mut got = start;
-            (kernels.reduce)(&sums, l, &mut got);
-            for at in 0..TILE {
-                let want = reference::residue(&(BigInt::from(sums[at]) + start[at]), l);
-                prop_assert_eq!(got[at], want);
-            }
-        }
-    }
-
-    #[test]
-    fn rounding_ties_of_the_scaling(m in 1u64..1 << 53, drop in 1i32..60, l in 0..MAX_MODULI) {
+    fn rounding_ties_of_the_scaling(m in 1u64..1 << 53, drop in 1i32..60) {
         // m 2^-drop, and its neighbours at ties
-        for m in [m, (m >> drop.min(52)) << drop.min(52) | 1 << (drop.min(53) - 1)] {
-            let x = m as f64;
-            for kernels in ALL {
-                let mut got = [0i16; 1];
-                let mut all = vec![0i16; MAX_MODULI];
-                (kernels.residues)(&[x], -drop, MAX_MODULI, 1, &mut all);
-                got[0] = all[l];
-                prop_assert_eq!(got[0], i16::from(reference::residue(&reference::scaled(x, -drop), l)));
+        let values: Vec<f64> = [m, (m >> drop.min(52)) << drop.min(52) | 1 << (drop.min(53) - 1)]
+            .iter().flat_map(|&m| [m as f64, -(m as f64)]).collect();
+        for kernels in runnable() {
+            for side in SIDES {
+                let chunk = chunk_of(kernels, side, &values);
+                let mut panels = Panels::new(kernels, MAX_MODULI);
+                let place = panels.place();
+                unsafe { (kernels.residues)(side, &chunk, &[-drop; PANEL], 54 - drop, MAX_MODULI, place) };
+                for (h, modulus) in (0..values.len()).flat_map(|h| (0..MAX_MODULI).map(move |l| (h, l))) {
+                    let want = i16::from(reference::residue(&reference::scaled(chunk.at(0, h), -drop), modulus));
+                    prop_assert_eq!(panels.at(kernels, side, modulus, 0, h), want);
+                }
             }
         }
     }
 }
 
-fn product_matches(kernels: &Kernels, a: &[i16], b: &[i16], length: usize) {
-    let (rows, columns) = (a.len() / length, b.len() / length);
-    let mut tile = [7; TILE];
-    (kernels.product)(a, b, length, &mut tile);
-    for j in 0..PANEL {
-        for i in 0..PANEL {
-            let want: i64 = if i < rows && j < columns {
-                let terms = a[i * length..][..length].iter().zip(&b[j * length..][..length]);
-                7 + terms.map(|(&x, &y)| i64::from(x) * i64::from(y)).sum::<i64>()
-            } else {
-                7
-            };
-            assert_eq!(i64::from(tile[j * PANEL + i]), want, "{} {rows}x{columns}x{length}", kernels.name);
+/// `count` panels of random residues, as the kernels pack them, and as plain numbers [panel][line][element].
+struct Operand {
+    bytes: Vec<u64>,
+    panel: usize,
+    plain: Vec<i16>,
+    length: usize,
+}
+
+impl Operand {
+    fn new(
+        kernels: &Kernels,
+        side: Side,
+        count: usize,
+        length: usize,
+        mut value: impl FnMut() -> i8,
+    ) -> Self {
+        let panel = PANEL * length * kernels.element;
+        let mut out = Self {
+            bytes: vec![0; count * panel / 8 + 8],
+            panel,
+            plain: vec![0; count * PANEL * length],
+            length,
+        };
+        for p in 0..count {
+            for l in 0..PANEL {
+                for h in 0..length {
+                    let x = i16::from(value());
+                    out.plain[(p * PANEL + l) * length + h] = x;
+                    let at = out.start() + p * panel + (kernels.element_at)(side, length, l, h) * kernels.element;
+                    for (i, byte) in x.to_le_bytes().into_iter().take(kernels.element).enumerate() {
+                        let (word, shift) = ((at + i) / 8, (at + i) % 8 * 8);
+                        out.bytes[word] |= u64::from(byte) << shift;
+                    }
+                }
+            }
         }
+        out
     }
+
+    fn start(&self) -> usize {
+        self.bytes.as_ptr().align_offset(64) * 8
+    }
+
+    fn pointer(&self) -> *const u8 {
+        self.bytes.as_ptr().cast::<u8>().wrapping_add(self.start())
+    }
+
+    fn line(&self, l: usize) -> &[i16] {
+        &self.plain[l * self.length..][..self.length]
+    }
+}
+
+fn dot(a: &[i16], b: &[i16]) -> i64 {
+    a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum()
 }
 
 #[test]
-fn products_of_every_shape_of_a_tile() {
+fn products_of_a_tile() {
     let mut random = Random(1);
-    for kernels in ALL {
-        for (rows, columns, length) in [
-            (1, 1, 1),
-            (1, 32, 3),
-            (32, 1, 7),
-            (3, 5, 511),
-            (32, 32, 512),
-            (31, 29, 513),
-            (4, 4, 1025),
-            (7, 6, 4096),
-        ] {
-            let mut line = |lines: usize| -> Vec<i16> {
-                (0..lines * length).map(|_| (random.next() as i8).into()).collect()
-            };
-            let (a, b) = (line(rows), line(columns));
-            product_matches(kernels, &a, &b, length);
+    for kernels in runnable() {
+        for length in [64, 128, 512, 576, 1088, 4096] {
+            let a = Operand::new(kernels, Side::Rows, 1, length, || random.next() as i8);
+            let b = Operand::new(kernels, Side::Columns, 1, length, || random.next() as i8);
+            let mut tile = Tile([7; TILE]);
+            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, &mut tile) };
+            for (i, j) in (0..PANEL).flat_map(|i| (0..PANEL).map(move |j| (i, j))) {
+                let got = i64::from(tile.0[j * PANEL + i]);
+                assert_eq!(got, dot(a.line(i), b.line(j)), "{} length {length} ({i}, {j})", kernels.name);
+            }
         }
     }
 }
 
 #[test]
 fn products_at_the_limit_of_the_sums() {
-    for kernels in ALL {
+    for kernels in runnable() {
         for (x, y) in [(-128, -128), (-128, 127), (127, 127)] {
             let length = 1 << 16;
-            product_matches(kernels, &vec![x; 2 * length], &vec![y; 3 * length], length);
+            let a = Operand::new(kernels, Side::Rows, 1, length, || x);
+            let b = Operand::new(kernels, Side::Columns, 1, length, || y);
+            let mut tile = Tile([0; TILE]);
+            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, &mut tile) };
+            let want = length as i32 * i32::from(x) * i32::from(y);
+            assert!(tile.0.iter().all(|&sum| sum == want), "{}", kernels.name);
+        }
+    }
+}
+
+/// Bytes with the alignment of the workspace.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line64([i8; 64]);
+
+/// The residues of every modulus with its factor, of blocks of several shapes; added to earlier ones or not.
+#[test]
+fn passes_of_every_modulus() {
+    let mut random = Random(3);
+    for kernels in runnable() {
+        for (down, across, length) in [(1, 1, 64), (2, 3, 128), (3, 2, 1088), (1, 4, 2048)] {
+            let a = Operand::new(kernels, Side::Rows, down, length, || random.next() as i8);
+            let b = Operand::new(kernels, Side::Columns, across, length, || random.next() as i8);
+            for l in 0..MAX_MODULI {
+                let factor = crt(MAX_MODULI - (l % 2).min(19 - l)).inverses[l];
+                let mut residues = vec![Line64([0; 64]); down * across * TILE / 64 * 2];
+                let before: Vec<i8> = (0..TILE).map(|_| canonical(random.next() as i64, l) as i8).collect();
+                for add in [false, true] {
+                    // Part of the length, from an element within.
+                    let first = if length > DEPTH && add { DEPTH } else { 0 };
+                    let count = length - first;
+                    let bytes = residues.as_mut_ptr().cast::<i8>();
+                    for tile in 0..down * across {
+                        for (at, &r) in before.iter().enumerate() {
+                            // SAFETY: inside of the residues.
+                            unsafe { bytes.add(tile * 2 * TILE + at).write(r) };
+                        }
+                    }
+                    let offset = |side| (kernels.element_at)(side, length, 0, first) * kernels.element;
+                    let pass = Pass {
+                        rows: a.pointer().wrapping_add(offset(Side::Rows)),
+                        columns: b.pointer().wrapping_add(offset(Side::Columns)),
+                        panel: a.panel,
+                        length,
+                        count,
+                        down,
+                        across,
+                        modulus: l,
+                        factor,
+                        residues: bytes,
+                        tile: 2 * TILE,
+                        add,
+                        next_rows: std::ptr::null(),
+                    };
+                    unsafe { (kernels.pass)(&pass, None) };
+                    for (tile, i, j) in (0..down * across).flat_map(|t| (0..TILE).map(move |e| (t, e % 32, e / 32))) {
+                        let (p, q) = (tile % down, tile / down);
+                        let (x, y) = (a.line(p * PANEL + i), b.line(q * PANEL + j));
+                        let place = (kernels.residue_at)(i, j);
+                        let old = if add { i64::from(before[place]) } else { 0 };
+                        let want = canonical(dot(&x[first..], &y[first..]) * i64::from(factor) + old, l);
+                        let got = unsafe { bytes.add(tile * 2 * TILE + place).read() };
+                        assert_eq!(i32::from(got), want, "{} modulus {l} add {add}", kernels.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sums of every size, down to the ends of 32 bits where products cannot get: by one long product of equal numbers.
+#[test]
+fn passes_with_extreme_sums() {
+    for kernels in runnable() {
+        let length = 1 << 16;
+        for (x, y) in [(-128, -128), (-128, 127), (127, 127), (1, -1)] {
+            let a = Operand::new(kernels, Side::Rows, 1, length, || x);
+            let b = Operand::new(kernels, Side::Columns, 1, length, || y);
+            let sum = length as i64 * i64::from(x) * i64::from(y);
+            for l in 0..MAX_MODULI {
+                let factor = crt(MAX_MODULI).inverses[l];
+                let mut residues = vec![Line64([0; 64]); TILE / 64];
+                let pass = Pass {
+                    rows: a.pointer(),
+                    columns: b.pointer(),
+                    panel: a.panel,
+                    length,
+                    count: length,
+                    down: 1,
+                    across: 1,
+                    modulus: l,
+                    factor,
+                    residues: residues.as_mut_ptr().cast(),
+                    tile: TILE,
+                    add: false,
+                    next_rows: std::ptr::null(),
+                };
+                unsafe { (kernels.pass)(&pass, None) };
+                let want = canonical(sum * i64::from(factor), l) as i8;
+                assert!(residues.iter().all(|r| r.0 == [want; 64]), "{} modulus {l}", kernels.name);
+            }
         }
     }
 }
@@ -169,26 +387,58 @@ fn limit(n: usize) -> BigInt {
     moduli::crt(n).limit.words().iter().rev().fold(BigInt::ZERO, |sum, &word| (sum << 64) + word)
 }
 
-/// Reconstructs C' by every table and compares with the reference.
+/// Reconstructs C' by every table and compares with the reference. The entry stands at a random place of a tile whose other
+/// entries are others.
 fn reconstruct(n: usize, c_prime: &BigInt, scale: i32, alpha: f64, beta: f64, c: f64) {
     let residues: Vec<i8> = (0..n).map(|l| reference::residue(c_prime, l)).collect();
     assert_eq!(&reference::crt(&residues), c_prime, "the reference finds C' again");
     let want = reference::output(c_prime, scale, alpha, beta, c);
-    for kernels in ALL {
+    let mut random = Random(scale as u64 ^ c_prime.bits());
+    let (rows, columns) = (1 + random.below(32) as usize, 1 + random.below(32) as usize);
+    let (i, j) = (random.below(rows as u64) as usize, random.below(columns as u64) as usize);
+    for kernels in runnable() {
         let with = Reconstruct::new(moduli::crt(n), alpha);
-        let mut planes = vec![0i8; n * TILE];
-        // The entry among others, whose residues differ.
+        let mut planes = vec![Line64([0; 64]); n * TILE / 64];
         for l in 0..n {
-            planes[l * TILE..][..3].copy_from_slice(&[1, residues[l], -1]);
+            let at = l * TILE + (kernels.residue_at)(i, j);
+            let y = canonical(i64::from(residues[l]) * i64::from(crt(n).inverses[l]), l);
+            planes[at / 64].0[at % 64] = y as i8;
         }
-        let mut out = [beta * 3.0, beta * c, beta * 5.0];
-        (kernels.reconstruct)(&with, &planes, &[3, scale - 10, 4], 10, beta != 0.0, &mut out);
-        let same = out[1].to_bits() == want.to_bits() || (out[1].is_nan() && want.is_nan());
+        // Rows and columns around have other exponents.
+        let row_scales: Vec<i32> = (0..rows).map(|r| if r == i { scale - 10 } else { scale + 3 }).collect();
+        let column_scales: Vec<i32> = (0..columns).map(|r| if r == j { 10 } else { 7 }).collect();
+        let ld = rows + 3;
+        let mut out = vec![77.0; ld * columns];
+        out[i + j * ld] = c;
+        let sizes = Sizes { m: rows, n: columns, k: 1, lda: rows, ldb: 1, ldc: ld };
+        let (transposes, nothing) = ((Transpose::No, Transpose::No), std::ptr::null());
+        let call = Gemm::new(transposes, sizes, (alpha, beta), nothing, nothing, out.as_mut_ptr()).unwrap();
+        let written = [AtomicBool::new(false)];
+        let mut rest = Reconstruction {
+            with: &with,
+            residues: planes.as_ptr().cast(),
+            moduli: n,
+            at: Rectangle { i: 0, j: 0, rows, columns },
+            beta,
+            c: &call.c,
+            rows: &row_scales,
+            columns: &column_scales,
+            written: &written,
+            tile: 0,
+            part: 0,
+        };
+        // SAFETY: the CPU can run the kernels, and C is as large as the rectangle.
+        unsafe { (kernels.reconstruct)(&mut rest) };
+        assert!(written[0].load(Ordering::Relaxed) && rest.tile == 1);
+        let got = out[i + j * ld];
+        let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
         assert!(
             same,
-            "{} N {n} C' {c_prime} scale {scale} alpha {alpha:e}: {:e}, not {want:e}",
-            kernels.name, out[1]
+            "{} N {n} C' {c_prime} scale {scale} alpha {alpha:e}: {got:e}, not {want:e}",
+            kernels.name
         );
+        let padding = out.iter().enumerate().filter(|(at, _)| at % ld >= rows);
+        assert!(padding.into_iter().all(|(_, &x)| x == 77.0), "{}: padding", kernels.name);
     }
 }
 
@@ -272,11 +522,22 @@ proptest! {
 }
 
 #[test]
-fn scanning_nothing_gives_the_empty_scan() {
-    for kernels in ALL {
-        assert_eq!((kernels.scan)(&[]), Scan::EMPTY);
-        assert!(!(kernels.scan)(&[1.0, f64::NAN]).is_finite());
-        assert!(!(kernels.scan)(&[f64::NEG_INFINITY]).is_finite());
-        assert!((kernels.scan)(&[f64::MAX]).is_finite());
+fn scans_see_what_is_not_finite() {
+    for kernels in runnable() {
+        for side in SIDES {
+            for (values, finite) in [
+                (vec![0.0], true),
+                (vec![f64::MAX, 1.0], true),
+                (vec![1.0, f64::NAN], false),
+                (vec![f64::NEG_INFINITY, 0.0], false),
+            ] {
+                let mut scans = [Scan::EMPTY; PANEL];
+                unsafe { (kernels.scan)(&chunk_of(kernels, side, &values), &mut scans) };
+                assert!(scans.iter().all(|scan| scan.is_finite() == finite), "{} {values:?}", kernels.name);
+                if values == [0.0] {
+                    assert_eq!(scans, [Scan::EMPTY; PANEL]);
+                }
+            }
+        }
     }
 }

@@ -279,9 +279,10 @@ fn note_emulated(
     reason: Option<Reason>,
     nanoseconds: u64,
 ) {
-    let Report { moduli, bound } = report;
+    let Report { moduli, bound, phases } = report;
     counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
     last::set(Last::Emulated { engine, mode, moduli, bound, reason });
+    last::set_phases(phases);
     let (m, n, k) = (call.m, call.n, call.k);
     tracing::debug!(m, n, k, moduli, nanoseconds, engine = engine::NAMES[engine], "emulated");
 }

@@ -1,5 +1,7 @@
 //! The engines: what computes an emulated call. A new one is one file (or folder) and one line in [`ENGINES`].
 
+use std::time::Duration;
+
 use crate::gemm::{Gemm, Rectangle};
 use crate::options::{EngineChoice, Mode};
 use crate::ozaki::plan::Accuracy;
@@ -12,19 +14,26 @@ pub mod process;
 /// The engines that OZ2_ENGINE can name, in the order in which auto prefers them. Their place in this list is their number.
 pub const NAMES: [&str; 5] = ["cuda", "amx", "avx512", "avx2", "portable"];
 
-const CUDA: usize = 0;
-const PORTABLE: usize = 4;
+pub const CUDA: usize = 0;
+pub const AMX: usize = 1;
+const AVX512: usize = 2;
+const AVX2: usize = 3;
+pub const PORTABLE: usize = 4;
 
 /// The engines of this version.
+#[cfg(target_arch = "x86_64")]
+static ENGINES: [(usize, &dyn Engine); 3] =
+    [(CUDA, &cuda::CUDA), (AMX, &cpu::AMX), (PORTABLE, &cpu::PORTABLE)];
+#[cfg(not(target_arch = "x86_64"))]
 static ENGINES: [(usize, &dyn Engine); 2] = [(CUDA, &cuda::CUDA), (PORTABLE, &cpu::PORTABLE)];
 
 /// The number of a named engine.
 pub fn index_of(choice: EngineChoice) -> usize {
     match choice {
         EngineChoice::Auto | EngineChoice::Cuda => CUDA,
-        EngineChoice::Amx => 1,
-        EngineChoice::Avx512 => 2,
-        EngineChoice::Avx2 => 3,
+        EngineChoice::Amx => AMX,
+        EngineChoice::Avx512 => AVX512,
+        EngineChoice::Avx2 => AVX2,
         EngineChoice::Portable => PORTABLE,
     }
 }
@@ -34,10 +43,17 @@ pub fn available() -> &'static [usize] {
     available_for(EngineChoice::Auto)
 }
 
-/// The same as far as it matters for a choice: nobody looks for CUDA if another engine is named.
+/// The same as far as it matters for a choice: nobody looks for CUDA or asks for AMX if another engine is named.
 pub fn available_for(choice: EngineChoice) -> &'static [usize] {
-    let wanted = matches!(choice, EngineChoice::Auto | EngineChoice::Cuda);
-    if wanted && cuda::is_available() { &[CUDA, PORTABLE] } else { &[PORTABLE] }
+    let wanted = |engine| choice == EngineChoice::Auto || choice == engine;
+    let has_cuda = wanted(EngineChoice::Cuda) && cuda::is_available();
+    let has_amx = wanted(EngineChoice::Amx) && cpu::has_amx();
+    match (has_cuda, has_amx) {
+        (true, true) => &[CUDA, AMX, PORTABLE],
+        (true, false) => &[CUDA, PORTABLE],
+        (false, true) => &[AMX, PORTABLE],
+        (false, false) => &[PORTABLE],
+    }
 }
 
 /// An engine of this version by its number.
@@ -58,12 +74,31 @@ pub struct Settings {
     pub workspace: Option<usize>,
 }
 
+/// Where the time of a call went; zero where an engine does not tell. The reconstruction runs together with the products.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Phases {
+    /// Scan and magnitudes of all lines.
+    pub scan: Duration,
+    /// The bound product and the plan.
+    pub bound: Duration,
+    pub residues: Duration,
+    pub product: Duration,
+}
+
 /// How a call was emulated.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub moduli: usize,
     /// The largest T + 1 over the entries; None where nothing is proved (fast, accurate).
     pub bound: Option<f64>,
+    pub phases: Phases,
+}
+
+/// Two reports are equal if the same was done, however long it took.
+impl PartialEq for Report {
+    fn eq(&self, other: &Self) -> bool {
+        (self.moduli, self.bound) == (other.moduli, other.bound)
+    }
 }
 
 /// What an engine made of a call.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::engine::Phases;
 use crate::options::Mode;
 use crate::route::Reason;
 
@@ -16,10 +17,18 @@ pub enum Last {
 thread_local! {
     // Const-initialised and without a destructor: costs one store a call, and nothing when a thread ends.
     static LAST: Cell<Last> = const { Cell::new(Last::None) };
+    /// Of the last emulated call.
+    static PHASES: Cell<[f64; 4]> = const { Cell::new([0.0; 4]) };
 }
 
 pub fn set(last: Last) {
     LAST.set(last);
+}
+
+/// Where the time of an emulated call went.
+pub fn set_phases(phases: Phases) {
+    let Phases { scan, bound, residues, product } = phases;
+    PHASES.set([scan, bound, residues, product].map(|phase| phase.as_secs_f64()));
 }
 
 pub fn mode_name(mode: Mode) -> &'static str {
@@ -44,8 +53,12 @@ pub fn json() -> String {
             let reason = reason.map_or("null".to_owned(), |reason| format!(r#""{}""#, reason.name()));
             let bound = bound.map_or("null".to_owned(), |bound| format!("{bound}"));
             let mode = mode_name(mode);
+            let [scan, bounds, residues, product] = PHASES.get();
+            let phases = format!(
+                r#"{{"scan":{scan:.9},"bound":{bounds:.9},"residues":{residues:.9},"product":{product:.9}}}"#
+            );
             format!(
-                r#"{{"route":"emulated","reason":{reason},"engine":"{engine}","mode":"{mode}","moduli":{moduli},"bound":{bound},"rows_native":0,"columns_native":0}}"#
+                r#"{{"route":"emulated","reason":{reason},"engine":"{engine}","mode":"{mode}","moduli":{moduli},"bound":{bound},"rows_native":0,"columns_native":0,"phases":{phases}}}"#
             )
         }
     }

@@ -25,6 +25,11 @@ impl Line {
         Self { exponent, exact_at, nonzeros: scan.nonzeros, sum: 0, squares: 0 }
     }
 
+    /// The line from the sums of its magnitudes and of their squares: (a + 1)^2 = a^2 + 2 a + 1 for each nonzero element.
+    pub fn with_sums(scan: &Scan, sum: u64, squares: u64) -> Self {
+        Self { sum, squares: squares + 2 * sum + scan.nonzeros, ..Self::new(scan) }
+    }
+
     /// Adds elements of the line to its sums.
     pub fn add(&mut self, values: &[f64]) {
         for &x in values {

@@ -1,6 +1,6 @@
 //! Step *plan*: the number of moduli and the scaling exponents (NUMERICS section 3), decided by exact integers alone.
 
-use super::bound::{Line, upper};
+use super::bound::Line;
 use super::moduli::{MAX_MODULI, crt};
 use super::wide::Magnitude;
 
@@ -101,76 +101,184 @@ pub fn fast(
     finish(moduli, rows, columns, a, b)
 }
 
-/// A rectangle of the bound product G = A~ B~: entry (i, j) of the rectangle is `g[j * rows.len() + i]`.
+/// What the plan needs of the lines of an operand, one array for each property, so that loops over entries run in vectors.
+#[derive(Debug, Default)]
+pub struct LineTable {
+    /// rs or cs.
+    pub sums: Vec<i64>,
+    pub nonzeros: Vec<i64>,
+    /// The bits of (rs + nz) as a double.
+    costs: Vec<i64>,
+    /// floor(lg T) for the nonzeros of the line alone; that of an entry is the smaller of its line's.
+    logs: Vec<i64>,
+}
+
+impl LineTable {
+    /// Bytes for each line.
+    pub const BYTES: usize = 4 * size_of::<i64>();
+
+    /// None where there is no memory.
+    pub fn new(lines: &[Line], accuracy: Accuracy) -> Option<Self> {
+        let mut out = Self::default();
+        for array in [&mut out.sums, &mut out.nonzeros, &mut out.costs, &mut out.logs] {
+            array.try_reserve_exact(lines.len()).ok()?;
+        }
+        for line in lines {
+            out.sums.push(line.sum as i64);
+            out.nonzeros.push(line.nonzeros as i64);
+            out.costs.push(((line.sum + line.nonzeros) as f64).to_bits() as i64);
+            out.logs.push(if line.is_zero() { 0 } else { accuracy.floor_lg(line.nonzeros).into() });
+        }
+        Some(out)
+    }
+
+    /// The lines from `first` on, `count` of them.
+    pub fn part(&self, first: usize, count: usize) -> LineSlices<'_> {
+        let cut = |array: &'_ Vec<i64>| -> std::ops::Range<usize> { first..(first + count).min(array.len()) };
+        LineSlices {
+            sums: &self.sums[cut(&self.sums)],
+            nonzeros: &self.nonzeros[cut(&self.nonzeros)],
+            costs: &self.costs[cut(&self.costs)],
+            logs: &self.logs[cut(&self.logs)],
+        }
+    }
+}
+
+/// A part of a [`LineTable`].
+#[derive(Clone, Copy)]
+pub struct LineSlices<'a> {
+    sums: &'a [i64],
+    nonzeros: &'a [i64],
+    costs: &'a [i64],
+    logs: &'a [i64],
+}
+
+/// A tile of the bound product G = A~ B~: entry (i, j) of the tile is `g[j * STRIDE + i]`. Numbers of nonzeros and sums are below
+/// 2^52, so that doubles hold them exactly.
 pub struct Bounds<'a> {
-    pub rows: &'a [Line],
-    pub columns: &'a [Line],
+    pub rows: LineSlices<'a>,
+    pub columns: LineSlices<'a>,
     pub g: &'a [i64],
 }
 
+/// The fraction bits of a double: its bits, read as an integer, are its logarithm in units of 2^-52, piece by piece linear.
+const FRACTION_BITS: u32 = 52;
+/// Needs are cut here before they are added: above all that any N holds, and small enough for the exponent field.
+const MOST_NEED: i64 = 450;
+/// The need of a line of zeros, which takes part in nothing.
+const NO_NEED: i64 = -1000;
+/// Keys of pairs without a line of zeros are above this one.
+const LEAST_KEY: i64 = 900 << FRACTION_BITS;
+
 impl Bounds<'_> {
+    pub const STRIDE: usize = 32;
+
     /// Calls f(i, j, G_ij) for each entry whose row and column both have a nonzero.
     #[inline]
     fn for_each(&self, mut f: impl FnMut(usize, usize, i64)) {
-        let height = self.rows.len();
-        for (j, column) in self.columns.iter().enumerate() {
-            if column.is_zero() {
+        for j in 0..self.columns.sums.len() {
+            if self.columns.nonzeros[j] == 0 {
                 continue;
             }
-            for (i, &g) in self.g[j * height..][..height].iter().enumerate() {
-                if !self.rows[i].is_zero() {
+            for (i, &g) in self.g[j * Self::STRIDE..][..self.rows.sums.len()].iter().enumerate() {
+                if self.rows.nonzeros[i] != 0 {
                     f(i, j, g);
                 }
             }
         }
     }
 
-    /// Mode accurate: raises R_i = max_j U_ij and K_j = max_i U_ij (start: 0) by this rectangle.
+    /// Mode accurate: raises R_i = max_j U_ij and K_j = max_i U_ij (start: 0) by this tile.
     pub fn raise_maxima(&self, row_maxima: &mut [u64], column_maxima: &mut [u64]) {
         self.for_each(|i, j, g| {
-            let u = upper(g, &self.rows[i], &self.columns[j]);
+            let nonzeros = self.rows.nonzeros[i].min(self.columns.nonzeros[j]);
+            let u = (g + self.rows.sums[i] + self.columns.sums[j] + nonzeros) as u64; // as in `bound::upper`
             row_maxima[i] = row_maxima[i].max(u);
             column_maxima[j] = column_maxima[j].max(u);
         });
     }
 
-    /// Mode auto, step 1: raises the needs (start: 0) of the rows and columns of this rectangle. `meet(i, j)` tells whether
-    /// row i and column j have a nonzero in common; it is asked only where G_ij = 0.
+    /// Mode auto, step 1: raises the needs (start: 0) of the rows and columns of this tile. `meet(i, j)` tells whether row i and
+    /// column j have a nonzero in common; it is asked only where G_ij = 0 and neither line is zero.
+    #[inline(always)]
     pub fn raise_needs(
         &self,
-        accuracy: Accuracy,
-        row_needs: &mut [i32],
-        column_needs: &mut [i32],
-        meet: impl Fn(usize, usize) -> bool,
+        row_needs: &mut [i64],
+        column_needs: &mut [i64],
+        meet: &dyn Fn(usize, usize) -> bool,
     ) {
-        self.for_each(|i, j, g| {
-            let (row, column) = (&self.rows[i], &self.columns[j]);
-            let (row_need, column_need) = if g > 0 {
-                let bits = 53 - accuracy.floor_lg(row.nonzeros.min(column.nonzeros));
-                let g = Magnitude::new(g as u64, 0);
-                (
-                    bits + Magnitude::new(column.sum + column.nonzeros, 0).ceil_log2_ratio(g),
-                    bits + Magnitude::new(row.sum + row.nonzeros, 0).ceil_log2_ratio(g),
-                )
-            } else if meet(i, j) {
-                (UNPROVABLE, UNPROVABLE)
-            } else {
-                return; // disjoint supports: C' = 0, exactly
-            };
-            row_needs[i] = row_needs[i].max(row_need);
-            column_needs[j] = column_needs[j].max(column_need);
-        });
+        let height = self.rows.sums.len();
+        let (costs, logs) = (&self.rows.costs[..height], &self.rows.logs[..height]);
+        let row_needs = &mut row_needs[..height];
+        for (j, column_need) in column_needs.iter_mut().enumerate() {
+            let g = &self.g[j * Self::STRIDE..][..height];
+            let (cost, log) = (self.columns.costs[j], self.columns.logs[j]);
+            let mut least = i64::MAX;
+            let mut need = *column_need;
+            for i in 0..height {
+                let own = (g[i] as f64).to_bits() as i64;
+                least = least.min(g[i]);
+                let bits = 53 - logs[i].min(log);
+                // Where G_ij = 0 the right value is found below.
+                let possible = if g[i] == 0 { 0 } else { i64::MAX };
+                row_needs[i] = row_needs[i].max((bits + ceil_lg(cost, own)).min(possible));
+                need = need.max((bits + ceil_lg(costs[i], own)).min(possible));
+            }
+            *column_need = need;
+            if least == 0 && self.columns.nonzeros[j] != 0 {
+                for i in 0..height {
+                    // Disjoint supports mean C' = 0, exactly.
+                    if g[i] == 0 && self.rows.nonzeros[i] != 0 && meet(i, j) {
+                        row_needs[i] = row_needs[i].max(UNPROVABLE.into());
+                        *column_need = (*column_need).max(UNPROVABLE.into());
+                    }
+                }
+            }
+        }
     }
 
-    /// Mode auto, steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij of this rectangle.
-    pub fn largest(&self, row_needs: &[i32], column_needs: &[i32]) -> Magnitude {
-        let mut largest = Magnitude::NONE;
-        self.for_each(|i, j, g| {
-            let u = upper(g, &self.rows[i], &self.columns[j]);
-            largest = largest.max(Magnitude::new(u, row_needs[i] + column_needs[j]));
-        });
+    /// Mode auto, steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij of this tile as a key, see [`largest_of_key`]. The needs
+    /// come from [`key_needs`].
+    #[inline(always)]
+    pub fn largest_key(&self, row_needs: &[i64], column_needs: &[i64]) -> i64 {
+        let height = self.rows.sums.len();
+        let (sums, nonzeros) = (&self.rows.sums[..height], &self.rows.nonzeros[..height]);
+        let row_needs = &row_needs[..height];
+        let mut largest = i64::MIN;
+        for (j, &column_need) in column_needs.iter().enumerate() {
+            let g = &self.g[j * Self::STRIDE..][..height];
+            let (sum, count) = (self.columns.sums[j], self.columns.nonzeros[j]);
+            for i in 0..height {
+                let u = g[i] + sums[i] + sum + nonzeros[i].min(count);
+                let key = (u as f64).to_bits() as i64 + ((row_needs[i] + column_need) << FRACTION_BITS);
+                largest = largest.max(key);
+            }
+        }
         largest
     }
+}
+
+/// ceil(lg(x / g)) for positive integers given by the bits of their doubles: the difference of the bits is that of the exponents
+/// and fractions, and it is rounded up exactly where the fraction of x is the larger.
+#[inline(always)]
+fn ceil_lg(x: i64, g: i64) -> i64 {
+    (x - g + (1 << FRACTION_BITS) - 1) >> FRACTION_BITS
+}
+
+/// Needs in the form that keys are made of.
+pub fn key_needs(needs: &[i32], lines: &[Line], out: &mut [i64]) {
+    for ((out, &need), line) in out.iter_mut().zip(needs).zip(lines) {
+        *out = if line.is_zero() { NO_NEED } else { i64::from(need).min(MOST_NEED) };
+    }
+}
+
+/// The number behind a key: the key is the bits of a double, with an exponent that may be too large for one.
+pub fn largest_of_key(key: i64) -> Magnitude {
+    if key < LEAST_KEY {
+        return Magnitude::NONE;
+    }
+    let fraction = (key & ((1 << FRACTION_BITS) - 1)) as u64;
+    Magnitude::from_parts((key >> FRACTION_BITS) as i32 - 1022, 1 << 63 | fraction << 11)
 }
 
 /// Mode accurate, from the maxima R_i and K_j: since U_ij <= sqrt(R_i K_j), 4^sigma R_i <= H_N and 4^tau K_j <= H_N suffice.

@@ -1,8 +1,7 @@
 //! Step *reconstruct*: from the residues of C'_ij to the correctly rounded result (NUMERICS section 4).
 
 use super::float::{normalised, round};
-use super::moduli::{Crt, LIMB_BITS, LIMBS, MAX_MODULI};
-use super::residues::Reducer;
+use super::moduli::{Crt, LIMB_BITS, LIMBS, MAX_MODULI, MODULI};
 
 const LIMB: i64 = (1 << LIMB_BITS) - 1;
 
@@ -11,11 +10,11 @@ const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
 
 /// The constants of a call: N, and alpha = mu 2^nu.
 pub struct Reconstruct {
-    crt: &'static Crt,
-    reducers: [Reducer; MAX_MODULI],
-    inverses: [f64; MAX_MODULI],
-    mu: f64,
-    nu: i32,
+    pub crt: &'static Crt,
+    /// 1 / p_l.
+    reciprocals: [f64; MAX_MODULI],
+    pub mu: f64,
+    pub nu: i32,
 }
 
 impl Reconstruct {
@@ -24,14 +23,14 @@ impl Reconstruct {
         let (mu, nu) = normalised(alpha);
         Self {
             crt,
-            reducers: std::array::from_fn(Reducer::new),
-            inverses: std::array::from_fn(|l| f64::from(crt.inverses[l])),
+            reciprocals: MODULI.map(|p| 1.0 / f64::from(p)),
             mu,
             nu,
         }
     }
 
     /// The whole entry: alpha C' 2^-(s+t), plus beta c if there is an addend (`addend` is RN(beta c), or None for beta = 0).
+    /// `residue(l)` is y_l = r_l q_l mod p_l, canonical.
     #[inline]
     pub fn entry(&self, residue: impl Fn(usize) -> i8, scale: i32, addend: Option<f64>) -> f64 {
         let product = self.product(residue, self.nu - scale);
@@ -42,21 +41,20 @@ impl Reconstruct {
         }
     }
 
-    /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l W_l r_l modulo P.
+    /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l y_l P / p_l modulo P.
     ///
-    /// y_l = r_l q_l mod p_l; C' / P = sum_l y_l / p_l less the nearest integer, which double arithmetic finds with certainty
-    /// because |C'| <= H_N keeps 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`.
+    /// C' / P = sum_l y_l / p_l less the nearest integer, which double arithmetic finds with certainty because |C'| <= H_N keeps
+    /// 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`.
     #[inline]
     pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> f64 {
         let crt = self.crt;
         let mut sums = [0i64; LIMBS];
         let mut fraction = 0.0;
         for l in 0..crt.n {
-            let y = self.reducers[l].near(f64::from(residue(l)) * self.inverses[l]);
-            fraction += y * self.reducers[l].inverse();
-            let y = y as i32 as i64;
+            let y = residue(l);
+            fraction += f64::from(y) * self.reciprocals[l];
             for (sum, weight) in sums.iter_mut().zip(&crt.weights[l]) {
-                *sum += y * weight;
+                *sum += i64::from(y) * weight;
             }
         }
         let quotient = ((fraction + ROUND) - ROUND) as i32 as i64;

@@ -75,19 +75,9 @@ impl Reducer {
     /// 1/(2p) away from one, more than the error of x / p: it is right. The tie of p = 256 belongs to -128.
     #[inline]
     pub fn reduce(&self, x: f64) -> f64 {
-        let r = self.near(x);
-        if r > self.high { r - self.p } else { r }
-    }
-
-    pub fn inverse(&self) -> f64 {
-        self.inverse
-    }
-
-    /// A residue of smallest magnitude; +128 may stand for -128 modulo 256: enough where only the class matters.
-    #[inline]
-    pub fn near(&self, x: f64) -> f64 {
         let quotient = (x * self.inverse + ROUND) - ROUND;
-        x - quotient * self.p
+        let r = x - quotient * self.p;
+        if r > self.high { r - self.p } else { r }
     }
 }
 

@@ -8,9 +8,9 @@ use oz2blas::options::Mode;
 use oz2blas::ozaki::moduli::MAX_MODULI;
 use oz2blas::ozaki::plan::Accuracy;
 
-/// Every engine of this build.
+/// Every engine that this CPU can run.
 pub fn engines() -> Vec<CpuEngine> {
-    oz2blas::engine::cpu::kernels::ALL.iter().map(|kernels| CpuEngine::with(kernels)).collect()
+    oz2blas::engine::cpu::kernels::runnable().map(CpuEngine::with).collect()
 }
 
 pub const DEFAULTS: Settings =

@@ -1,6 +1,7 @@
-//! Blocks and tiles of C: what the workspace can hold at a time, and where everything lies in it.
+//! Blocks of C: what the workspace can hold at a time, what a thread computes at a time, and where everything lies.
 
-use super::kernels::{PANEL, TILE};
+use super::kernels::{Blocking, DEPTH, Kernels, PANEL, Place, TILE};
+use super::workspace::piece_bytes;
 use crate::gemm::Rectangle;
 use crate::route::Reason;
 
@@ -11,75 +12,67 @@ pub struct Blocks {
     pub rows: usize,
     /// Columns of C, a multiple of PANEL.
     pub columns: usize,
-    /// Elements of the inner dimension, at most 2^16.
+    /// Elements of the inner dimension, a multiple of DEPTH, at most 2^16.
     pub length: usize,
 }
 
-/// Larger blocks would not be faster: the panels of a block are made anew for a part of the other operand this large.
-const MOST_LINES: usize = 512;
-/// The 32-bit sums would hold 2^16 products of residues; from some thousand on the reduction is cheap beside the products.
-const MOST_LENGTH: usize = 4096;
+/// The 32-bit sums hold 2^16 products of residues.
+pub const MOST_LENGTH: usize = 1 << 16;
 
 impl Blocks {
+    /// The whole call, but for the inner dimension.
     pub fn largest(m: usize, n: usize, k: usize) -> Self {
-        let lines = |count: usize| count.next_multiple_of(PANEL).min(MOST_LINES);
-        Self { rows: lines(m), columns: lines(n), length: k.min(MOST_LENGTH) }
+        Self {
+            rows: m.next_multiple_of(PANEL),
+            columns: n.next_multiple_of(PANEL),
+            length: k.next_multiple_of(DEPTH).min(MOST_LENGTH),
+        }
     }
 
-    /// Elements of the packed panels for `lines` lines and `planes` moduli.
-    pub fn panel_elements(&self, lines: usize, planes: usize) -> usize {
-        lines * planes * self.length
-    }
-
-    /// Tiles of the block.
-    pub fn tiles(&self) -> usize {
-        self.rows * self.columns / TILE
-    }
-
-    /// Bytes for the panels of both operands and `entry_bytes` for each entry of the block.
-    fn bytes(&self, planes: usize, entry_bytes: usize) -> usize {
-        let panels = self.panel_elements(self.rows + self.columns, planes) * size_of::<i16>();
-        panels + self.rows * self.columns * entry_bytes + self.tiles()
-    }
-
-    /// The next smaller blocks, or None below the smallest.
+    /// The next smaller blocks, or None below the smallest. The panels of one operand are made anew for each block of the other,
+    /// so blocks shrink to squares first; a short inner dimension costs one more reduction for each part.
     pub fn smaller(self) -> Option<Self> {
         let halved = |lines: usize| (lines / 2).next_multiple_of(PANEL);
-        if self.length > 256 {
-            Some(Self { length: self.length.div_ceil(2), ..self })
-        } else if self.rows.max(self.columns) > PANEL {
+        let shorter = |length: usize| (length / 2).next_multiple_of(DEPTH);
+        let most = self.rows.max(self.columns);
+        if self.length > 4096 || (most <= 512 && self.length > 256) {
+            Some(Self { length: shorter(self.length), ..self })
+        } else if most > PANEL {
             if self.rows >= self.columns {
                 Some(Self { rows: halved(self.rows), ..self })
             } else {
                 Some(Self { columns: halved(self.columns), ..self })
             }
-        } else if self.length > 1 {
-            Some(Self { length: self.length.div_ceil(2), ..self })
+        } else if self.length > DEPTH {
+            Some(Self { length: shorter(self.length), ..self })
         } else {
             None
         }
     }
 
-    /// Calls `take` with the bytes of ever smaller blocks until it succeeds.
-    pub fn fit<T>(
-        self,
-        planes: usize,
-        entry_bytes: usize,
-        mut take: impl FnMut(&Self, usize) -> Result<T, Reason>,
-    ) -> Result<(Self, T), Reason> {
+    /// Calls `take` with ever smaller blocks until it succeeds.
+    pub fn fit<T>(self, mut take: impl FnMut(&Self) -> Result<T, Reason>) -> Result<(Self, T), Reason> {
         let mut blocks = self;
         loop {
-            match take(&blocks, blocks.bytes(planes, entry_bytes)) {
+            match take(&blocks) {
                 Ok(taken) => return Ok((blocks, taken)),
                 Err(reason) => blocks = blocks.smaller().ok_or(reason)?,
             }
         }
     }
+
+    /// The elements of the inner dimension from `first` on that a block holds at a time.
+    pub fn span(&self, first: usize, k: usize) -> usize {
+        self.length.min(k - first)
+    }
 }
 
 /// The blocks of C, column of blocks by column of blocks.
-pub fn rectangles(m: usize, n: usize, blocks: &Blocks) -> impl Iterator<Item = Rectangle> + Clone + use<> {
-    let Blocks { rows, columns, .. } = *blocks;
+pub fn rectangles(
+    m: usize,
+    n: usize,
+    (rows, columns): (usize, usize),
+) -> impl Iterator<Item = Rectangle> + Clone + use<> {
     (0..n).step_by(columns).flat_map(move |j| {
         (0..m).step_by(rows).map(move |i| Rectangle {
             i,
@@ -90,32 +83,141 @@ pub fn rectangles(m: usize, n: usize, blocks: &Blocks) -> impl Iterator<Item = R
     })
 }
 
-/// The tiles of a block in the order of their numbers: down the first column of tiles first.
-pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> {
-    rectangles(at.rows, at.columns, &Blocks { rows: PANEL, columns: PANEL, length: 1 })
+/// The tiles of a rectangle in the order of their numbers: down the first column of tiles first.
+pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> + Clone {
+    rectangles(at.rows, at.columns, (PANEL, PANEL))
         .map(move |tile| Rectangle { i: at.i + tile.i, j: at.j + tile.j, ..tile })
 }
 
-/// The `tile`-th tile of a block, as panel of A, panel of B, rows and columns.
-pub fn tile_panels(at: Rectangle, tile: usize) -> (usize, usize, usize, usize) {
-    let down = at.rows.div_ceil(PANEL);
-    let (p, q) = (tile % down, tile / down);
-    (p, q, PANEL.min(at.rows - p * PANEL), PANEL.min(at.columns - q * PANEL))
+/// Tiles of a rectangle.
+pub fn tile_count(at: &Rectangle) -> usize {
+    at.rows.div_ceil(PANEL) * at.columns.div_ceil(PANEL)
 }
 
-/// The lines of plane l of panel p, of which `lines` are in use.
-pub fn plane(panels: &[i16], planes: usize, length: usize, p: usize, l: usize, lines: usize) -> &[i16] {
-    &panels[(p * planes + l) * PANEL * length..][..lines * length]
+/// A block of C cut into tasks: what a thread computes at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks {
+    at: Rectangle,
+    rows: usize,
+    columns: usize,
+    down: usize,
+    pub count: usize,
 }
 
-/// Entries of a block with its tiles padded.
-pub fn padded(at: &Rectangle) -> usize {
-    at.rows.next_multiple_of(PANEL) * at.columns.next_multiple_of(PANEL)
+/// So many tasks for each thread keep all of them busy to the end, and most of the reconstruction in the shadow of products.
+const TASKS_A_THREAD: usize = 4;
+/// Columns of a task below this are not worth the panels of rows that they use.
+const LEAST_ACROSS: usize = 4;
+
+impl Tasks {
+    pub fn new(at: Rectangle, blocking: Blocking, threads: usize) -> Self {
+        let (mut down, mut across) = (blocking.down, blocking.across);
+        let panels = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
+        let count = |down: usize, across: usize| panels.0.div_ceil(down) * panels.1.div_ceil(across);
+        while count(down, across) < TASKS_A_THREAD * threads {
+            if across > LEAST_ACROSS {
+                across = across.div_ceil(2);
+            } else if down > LEAST_ACROSS {
+                down = down.div_ceil(2);
+            } else {
+                break;
+            }
+        }
+        // Equal shares rather than a small rest.
+        let even = |panels: usize, size: usize| panels.div_ceil(panels.div_ceil(size));
+        let (down, across) = (even(panels.0, down), even(panels.1, across));
+        Self {
+            at,
+            rows: down * PANEL,
+            columns: across * PANEL,
+            down: panels.0.div_ceil(down),
+            count: count(down, across),
+        }
+    }
+
+    /// Tasks of the same size for another block, no larger: they are no more.
+    pub fn within(&self, at: Rectangle) -> Self {
+        let down = at.rows.div_ceil(self.rows);
+        Self { at, down, count: down * at.columns.div_ceil(self.columns), ..*self }
+    }
+
+    /// Tiles of the largest task.
+    pub fn most_tiles(&self) -> usize {
+        self.rows.min(self.at.rows).div_ceil(PANEL) * self.columns.min(self.at.columns).div_ceil(PANEL)
+    }
+
+    /// Where the task is in C.
+    pub fn rectangle(&self, task: usize) -> Rectangle {
+        let (i, j) = (task % self.down * self.rows, task / self.down * self.columns);
+        Rectangle {
+            i: self.at.i + i,
+            j: self.at.j + j,
+            rows: self.rows.min(self.at.rows - i),
+            columns: self.columns.min(self.at.columns - j),
+        }
+    }
+
+    /// All tasks together have this many tiles at most, each task its own `most_tiles`.
+    pub fn tiles(&self) -> usize {
+        self.count * self.most_tiles()
+    }
 }
 
-/// The elements of the inner dimension from `first` on that a block holds at a time.
-pub fn span(first: usize, blocks: &Blocks, length: usize) -> usize {
-    blocks.length.min(length - first)
+/// Packed lines of an operand: for each plane the panels one after the other.
+#[derive(Clone, Copy)]
+pub struct Packed {
+    start: *mut u8,
+    /// Bytes from panel to panel, and from plane to plane.
+    pub panel: usize,
+    plane: usize,
+    /// Elements of a packed line.
+    pub length: usize,
+}
+
+// SAFETY: whoever uses the memory sees to it that nobody else writes what it reads.
+unsafe impl Send for Packed {}
+// SAFETY: as above.
+unsafe impl Sync for Packed {}
+
+impl Packed {
+    /// Planes that start at equal places in the cache would push each other out while all of them are written.
+    const APART: usize = 33 * 64;
+
+    fn plane_bytes(kernels: &Kernels, lines: usize, length: usize) -> usize {
+        let bytes = piece_bytes(lines * length * kernels.element);
+        if bytes < 8 * Self::APART { bytes } else { bytes + Self::APART }
+    }
+
+    pub fn bytes(kernels: &Kernels, lines: usize, length: usize, planes: usize) -> usize {
+        planes * Self::plane_bytes(kernels, lines, length)
+    }
+
+    /// `start` has room for the same `bytes`. `lines` is a multiple of PANEL, `length` of DEPTH.
+    pub fn new(start: *mut u8, kernels: &Kernels, lines: usize, length: usize) -> Self {
+        let panel = PANEL * length * kernels.element;
+        Self { start, panel, plane: Self::plane_bytes(kernels, lines, length), length }
+    }
+
+    /// The same memory for lines of another length, at most that of `new`.
+    pub fn with_length(self, kernels: &Kernels, length: usize) -> Self {
+        Self { panel: PANEL * length * kernels.element, length, ..self }
+    }
+
+    /// Where elements `first`.. of panel p go.
+    pub fn place(&self, p: usize, first: usize) -> Place {
+        let panel = self.panel(0, p);
+        Place { panel, plane: self.plane, length: self.length, first }
+    }
+
+    /// Panel p of plane l.
+    pub fn panel(&self, l: usize, p: usize) -> *mut u8 {
+        self.start.wrapping_add(l * self.plane + p * self.panel)
+    }
+}
+
+/// Bytes of the residues of `tiles` tiles.
+pub fn residue_bytes(tiles: usize, moduli: usize) -> usize {
+    tiles * moduli * TILE
 }
 
 #[cfg(test)]
@@ -125,26 +227,45 @@ mod tests {
     #[test]
     fn blocks_shrink_to_the_smallest_and_then_end() {
         let mut blocks = Blocks::largest(100_000, 3, 1 << 20);
-        assert_eq!(blocks, Blocks { rows: 512, columns: 32, length: 4096 });
-        let mut bytes = blocks.bytes(20, 1);
+        assert_eq!(blocks, Blocks { rows: 100_000, columns: 32, length: 65536 });
+        let size = |b: &Blocks| (b.rows + b.columns) * b.length;
         while let Some(next) = blocks.smaller() {
-            assert!(next.bytes(20, 1) < bytes, "{next:?}");
-            assert!(
-                next.rows.is_multiple_of(PANEL) && next.columns.is_multiple_of(PANEL) && next.length >= 1
-            );
-            bytes = next.bytes(20, 1);
+            assert!(size(&next) < size(&blocks), "{next:?}");
+            assert!(next.rows.is_multiple_of(PANEL) && next.columns.is_multiple_of(PANEL));
+            assert!(next.length.is_multiple_of(DEPTH) && next.length > 0);
             blocks = next;
         }
-        assert_eq!(blocks, Blocks { rows: PANEL, columns: PANEL, length: 1 });
+        assert_eq!(blocks, Blocks { rows: PANEL, columns: PANEL, length: DEPTH });
     }
 
     #[test]
     fn fit_takes_the_first_that_there_is_room_for() {
-        let room =
-            |_: &Blocks, bytes: usize| if bytes <= 1 << 20 { Ok(bytes) } else { Err(Reason::NoMemory) };
-        let (blocks, bytes) = Blocks::largest(5000, 5000, 5000).fit(20, 1, room).unwrap();
-        assert!(bytes <= 1 << 20 && blocks.rows >= PANEL);
-        let none = |_: &Blocks, _: usize| Err::<(), _>(Reason::NoMemory);
-        assert_eq!(Blocks::largest(5, 5, 5).fit(2, 1, none), Err(Reason::NoMemory));
+        let room = |b: &Blocks| if b.rows * b.length <= 1 << 20 { Ok(b.rows) } else { Err(Reason::NoMemory) };
+        let (blocks, rows) = Blocks::largest(5000, 5000, 5000).fit(room).unwrap();
+        assert!(rows == blocks.rows && rows * blocks.length <= 1 << 20);
+        let none = |_: &Blocks| Err::<(), _>(Reason::NoMemory);
+        assert_eq!(Blocks::largest(5, 5, 5).fit(none), Err(Reason::NoMemory));
+    }
+
+    #[test]
+    fn tasks_cover_a_block_once() {
+        for (rows, columns) in [(1, 1), (32, 33), (500, 70), (70, 500), (2048, 2048), (31, 5000)] {
+            for threads in [1, 2, 7] {
+                let at = Rectangle { i: 64, j: 32, rows, columns };
+                let tasks = Tasks::new(at, Blocking { down: 16, across: 16, depth: 4096 }, threads);
+                let all: Vec<Rectangle> = (0..tasks.count).map(|task| tasks.rectangle(task)).collect();
+                assert!(all.iter().all(|task| tile_count(task) <= tasks.most_tiles()));
+                let covered: usize = all.iter().map(|task| task.rows * task.columns).sum();
+                assert_eq!(covered, rows * columns);
+                let part = Rectangle { rows: rows.div_ceil(2), columns: columns.div_ceil(3), ..at };
+                let fewer = tasks.within(part);
+                assert!(fewer.count <= tasks.count && fewer.most_tiles() <= tasks.most_tiles());
+                let covered: usize =
+                    (0..fewer.count).map(|t| fewer.rectangle(t)).map(|t| t.rows * t.columns).sum();
+                assert_eq!(covered, part.rows * part.columns);
+                assert!(all.iter().all(|t| t.i + t.rows <= 64 + rows && t.j + t.columns <= 32 + columns));
+                assert!(all.iter().all(|t| t.i.is_multiple_of(PANEL) && t.j.is_multiple_of(PANEL)));
+            }
+        }
     }
 }

@@ -3,23 +3,18 @@
 //! All sums are exact integers, so the result does not depend on blocks or threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use super::blocks::{Blocks, plane, rectangles, span, tile_panels, tiles};
-use super::bound::BoundProduct;
-use super::kernels::{Kernels, PANEL, TILE};
-use super::packing::{GROUP, Gathered, RUN, gather, read_column, write_column};
+use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
+use super::kernels::{Chunk, DEPTH, Kernels, PANEL, Pass, Reconstruction, Side, TILE};
 use super::team::{self, Panicked};
-use super::workspace::{Charge, DEFAULT_BYTES, vector};
-use crate::engine::{Outcome, Report, Settings};
+use super::workspace::{Arena, Charge, DEFAULT_BYTES, empty, piece_bytes};
+use crate::engine::{Outcome, Phases, Report, Settings};
 use crate::gemm::{Gemm, Lines, Rectangle};
-use crate::options::Mode;
-use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::crt;
-use crate::ozaki::plan::{self, NoPlan, Plan};
+use crate::ozaki::plan::{NoPlan, Plan};
 use crate::ozaki::reconstruct::Reconstruct;
-use crate::ozaki::scan::Scan;
-use crate::ozaki::wide::Magnitude;
 use crate::route::Reason;
 
 /// Below this many 8-bit multiplications another thread costs more than it brings.
@@ -40,15 +35,53 @@ impl From<NoPlan> for Reason {
     }
 }
 
-/// Writes elements of a line (its number, the elements, where to) to packed panels.
-pub type Fill<'a> = dyn Fn(usize, &[f64], &mut [i16]) + Sync + 'a;
-
 /// A call on its way.
 pub struct Run<'a> {
     pub kernels: &'static Kernels,
     pub call: &'a Gemm,
-    settings: &'a Settings,
+    pub settings: &'a Settings,
     pub threads: usize,
+}
+
+/// What the plan stage leaves for the computation.
+pub struct Planned {
+    pub plan: Plan,
+    /// The largest T + 1 that is proved (None in the modes that prove nothing).
+    pub bound: Option<f64>,
+    /// The exponents e of the rows and columns: |x| < 2^e.
+    pub exponents: (Vec<i32>, Vec<i32>),
+    pub phases: Phases,
+}
+
+/// # Safety
+///
+/// As for [`crate::engine::Engine::gemm`]; the CPU can run the kernels.
+pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Outcome {
+    let run = Run::new(kernels, call, settings);
+    // SAFETY: passed on from the caller, here and below.
+    match unsafe { run.plan() } {
+        Ok(planned) => unsafe { run.compute(&planned) },
+        Err(reason) => Outcome::Declined(reason),
+    }
+}
+
+/// # Safety
+///
+/// A and B of the call can be read; the CPU can run the kernels.
+pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
+    // SAFETY: passed on from the caller.
+    unsafe { Run::new(kernels, call, settings).plan().map(|planned| planned.plan) }
+}
+
+/// Lines of an operand, and the elements of the inner dimension, that are to be packed.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    pub side: Side,
+    pub operand: &'a Lines,
+    pub first_line: usize,
+    pub lines: usize,
+    pub first: usize,
+    pub count: usize,
 }
 
 impl<'a> Run<'a> {
@@ -57,205 +90,69 @@ impl<'a> Run<'a> {
         let threads = if small { 1 } else { settings.threads };
         Self { kernels, call, settings, threads }
     }
-}
 
-/// # Safety
-///
-/// As for [`crate::engine::Engine::gemm`].
-pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Outcome {
-    let run = Run::new(kernels, call, settings);
-    // SAFETY: passed on from the caller, here and below.
-    match unsafe { run.plan() } {
-        Ok((plan, bound)) => unsafe { run.compute(&plan, bound) },
-        Err(reason) => Outcome::Declined(reason),
+    pub fn limit(&self) -> usize {
+        self.settings.workspace.unwrap_or(DEFAULT_BYTES)
     }
-}
 
-/// # Safety
-///
-/// A and B of the call can be read.
-pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
-    // SAFETY: passed on from the caller.
-    unsafe { Run::new(kernels, call, settings).plan().map(|(plan, _)| plan) }
-}
-
-impl Run<'_> {
     pub fn charge(&self, bytes: usize) -> Result<Charge, Reason> {
-        Charge::take(bytes, self.settings.workspace.unwrap_or(DEFAULT_BYTES))
+        Charge::take(bytes, self.limit())
     }
 
-    /// Calls f(line, its first element, elements) for all elements of the given lines, in parts of at most RUN.
+    /// Calls f(chunk, first element) for the chunks of panel p of a part.
     ///
     /// # Safety
     ///
     /// The matrix can be read.
-    unsafe fn read_lines(
-        lines: &Lines,
-        (first_line, count): (usize, usize),
-        (first, length): (usize, usize),
-        mut f: impl FnMut(usize, usize, &[f64]),
-    ) {
-        let mut values: Gathered = [[0.0; RUN]; GROUP];
-        for group in (0..count).step_by(GROUP) {
-            let height = GROUP.min(count - group);
-            for at in (0..length).step_by(RUN) {
-                let width = RUN.min(length - at);
-                // SAFETY: the callers name lines and elements that exist.
-                unsafe { gather(lines, first_line + group, height, first + at, width, &mut values) };
-                for (l, row) in values[..height].iter().enumerate() {
-                    f(group + l, at, &row[..width]);
-                }
-            }
-        }
-    }
-
-    /// Scan and the sums of step bound, for every line of an operand.
-    ///
-    /// # Safety
-    ///
-    /// The matrix can be read.
-    unsafe fn lines(&self, operand: &Lines) -> Result<Vec<Line>, Reason> {
-        let mut scans = vector(operand.count, Scan::EMPTY)?;
-        team::for_each_chunk(self.threads, &mut scans, PANEL, &|panel, scans| {
-            let range = (panel * PANEL, scans.len());
-            // SAFETY: by the contract of this function.
+    pub unsafe fn for_each_chunk(&self, part: &Part, p: usize, mut f: impl FnMut(&Chunk, usize)) {
+        let lines = PANEL.min(part.lines - p * PANEL);
+        let mut chunk = Chunk::new((self.kernels.order)(part.side));
+        for first in (0..part.count).step_by(DEPTH) {
+            let count = DEPTH.min(part.count - first);
+            // SAFETY: the part is inside of the matrix.
             unsafe {
-                Self::read_lines(operand, range, (0, operand.length), |l, _, values| {
-                    scans[l] = scans[l].merge((self.kernels.scan)(values));
-                });
-            }
-        })?;
-        if scans.iter().any(|scan| !scan.is_finite()) {
-            return Err(Reason::NonFinite);
-        }
-        let mut lines = vector(operand.count, Line::new(&Scan::EMPTY))?;
-        lines.iter_mut().zip(&scans).for_each(|(line, scan)| *line = Line::new(scan));
-        team::for_each_chunk(self.threads, &mut lines, PANEL, &|panel, lines| {
-            let range = (panel * PANEL, lines.len());
-            // SAFETY: by the contract of this function.
-            unsafe {
-                Self::read_lines(operand, range, (0, operand.length), |l, _, values| lines[l].add(values));
-            }
-        })?;
-        Ok(lines)
-    }
-
-    /// The plan, and the largest T + 1 that it proves (None in the modes that prove nothing).
-    ///
-    /// # Safety
-    ///
-    /// A and B can be read.
-    unsafe fn plan(&self) -> Result<(Plan, Option<f64>), Reason> {
-        #[cfg(test)]
-        super::workspace::faults::panic_if_planned();
-        let call = self.call;
-        let per_line = size_of::<Line>() + size_of::<Scan>() + size_of::<i32>() + size_of::<u64>();
-        let _charge = self.charge((call.m + call.n) * per_line)?;
-        // SAFETY: by the contract of this function.
-        let (a, b) = unsafe { (self.lines(&call.a)?, self.lines(&call.b)?) };
-        let (rows, columns) = (vector(call.m, 0)?, vector(call.n, 0)?);
-        let moduli = self.settings.moduli;
-        match self.settings.mode {
-            Mode::Fast => Ok((plan::fast(moduli, &a, &b, rows, columns)?, None)),
-            Mode::Accurate => {
-                let (mut row_maxima, mut column_maxima) = (vector(call.m, 0)?, vector(call.n, 0)?);
-                // SAFETY: by the contract of this function.
-                unsafe { BoundProduct::new(self, &a, &b)? }.for_each(|at, bounds| {
-                    let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
-                    bounds.raise_maxima(&mut row_maxima[rows], &mut column_maxima[columns]);
-                })?;
-                let maxima = (row_maxima.as_slice(), column_maxima.as_slice());
-                Ok((plan::accurate(moduli, &a, &b, maxima, rows, columns)?, None))
-            }
-            // SAFETY: by the contract of this function.
-            Mode::Auto | Mode::Native => unsafe { self.certified(&a, &b, rows, columns) },
-        }
-    }
-
-    /// Mode auto: steps 1 to 4 of NUMERICS section 3.
-    ///
-    /// # Safety
-    ///
-    /// A and B can be read.
-    unsafe fn certified(
-        &self,
-        a: &[Line],
-        b: &[Line],
-        mut row_needs: Vec<i32>,
-        mut column_needs: Vec<i32>,
-    ) -> Result<(Plan, Option<f64>), Reason> {
-        // SAFETY: by the contract of this function.
-        let mut product = unsafe { BoundProduct::new(self, a, b)? };
-        product.for_each(|at, bounds| {
-            let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
-            // SAFETY: by the contract of this function.
-            let meet = |i: usize, j: usize| unsafe { self.meet(at.i + i, at.j + j) };
-            bounds.raise_needs(
-                self.settings.accuracy,
-                &mut row_needs[rows],
-                &mut column_needs[columns],
-                meet,
-            );
-        })?;
-        plan::cap_needs(&mut row_needs, a);
-        plan::cap_needs(&mut column_needs, b);
-        let mut largest = Magnitude::NONE;
-        product.for_each(|at, bounds| {
-            let (rows, columns) = (at.i..at.i + at.rows, at.j..at.j + at.columns);
-            largest = largest.max(bounds.largest(&row_needs[rows], &column_needs[columns]));
-        })?;
-        let most = |lines: &[Line]| lines.iter().map(|line| line.nonzeros).max().unwrap_or(0);
-        let promise = self.settings.accuracy.promise(most(a).min(most(b)));
-        Ok((plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs)?, Some(promise)))
-    }
-
-    /// Do row i of op(A) and column j of op(B) have a nonzero at the same place?
-    ///
-    /// # Safety
-    ///
-    /// A and B can be read.
-    unsafe fn meet(&self, i: usize, j: usize) -> bool {
-        let (mut x, mut y): (Gathered, Gathered) = ([[0.0; RUN]; GROUP], [[0.0; RUN]; GROUP]);
-        (0..self.call.k).step_by(RUN).any(|h| {
-            let count = RUN.min(self.call.k - h);
-            // SAFETY: i and j are lines of the operands.
-            unsafe {
-                gather(&self.call.a, i, 1, h, count, &mut x);
-                gather(&self.call.b, j, 1, h, count, &mut y);
-            }
-            x[0][..count].iter().zip(&y[0]).any(|(&x, &y)| x != 0.0 && y != 0.0)
-        })
-    }
-
-    /// Packs lines first_line.. of an operand: panel p of `out` holds, for each plane, PANEL lines of `length` elements.
-    /// `fill(line, elements, out)` writes those of the first plane to `out` and the others at multiples of the plane size.
-    ///
-    /// # Safety
-    ///
-    /// The matrix can be read.
-    pub unsafe fn pack(
-        &self,
-        operand: &Lines,
-        (first_line, count): (usize, usize),
-        (first, length): (usize, usize),
-        planes: usize,
-        out: &mut [i16],
-        fill: &Fill,
-    ) -> Result<(), Panicked> {
-        let panels = count.div_ceil(PANEL);
-        let panel_size = planes * PANEL * length;
-        team::for_each_chunk(self.threads, &mut out[..panels * panel_size], panel_size, &|p, panel| {
-            let lines = PANEL.min(count - p * PANEL);
-            // SAFETY: by the contract of this function.
-            unsafe {
-                Self::read_lines(
-                    operand,
-                    (first_line + p * PANEL, lines),
-                    (first, length),
-                    |l, at, values| {
-                        fill(first_line + p * PANEL + l, values, &mut panel[l * length + at..]);
-                    },
+                (self.kernels.gather)(
+                    part.operand,
+                    (part.first_line + p * PANEL, lines),
+                    (part.first + first, count),
+                    &mut chunk,
                 );
+            }
+            f(&chunk, first);
+        }
+    }
+
+    /// The residues of both operands for a block of C, those of B unless they are there already.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    unsafe fn residues(&self, planned: &Planned, parts: &[(Part, Packed)]) -> Result<(), Panicked> {
+        let moduli = planned.plan.moduli;
+        let panels: usize = parts.iter().map(|(part, _)| part.lines.div_ceil(PANEL)).sum();
+        team::run(self.threads, panels, &|mut p| {
+            for (part, packed) in parts {
+                let own = part.lines.div_ceil(PANEL);
+                if p >= own {
+                    p -= own;
+                    continue;
+                }
+                let (scales, exponents) = match part.side {
+                    Side::Rows => (&planned.plan.rows, &planned.exponents.0),
+                    Side::Columns => (&planned.plan.columns, &planned.exponents.1),
+                };
+                let first = part.first_line + p * PANEL;
+                let lines = PANEL.min(part.lines - p * PANEL);
+                let mut s = [0; PANEL];
+                s[..lines].copy_from_slice(&scales[first..first + lines]);
+                let bits = (0..lines).map(|l| s[l] + exponents[first + l]).max().unwrap_or(0);
+                // SAFETY: by the contract of this function; no other task has this panel.
+                unsafe {
+                    self.for_each_chunk(part, p, |chunk, at| {
+                        (self.kernels.residues)(part.side, chunk, &s, bits, moduli, packed.place(p, at));
+                    });
+                }
+                return;
             }
         })
     }
@@ -265,154 +162,285 @@ impl Run<'_> {
     /// # Safety
     ///
     /// As for [`crate::engine::Engine::gemm`].
-    unsafe fn compute(&self, plan: &Plan, bound: Option<f64>) -> Outcome {
-        let (call, moduli) = (self.call, plan.moduli);
-        let report = Report { moduli, bound };
-        let room = Blocks::largest(call.m, call.n, call.k).fit(moduli, moduli, |blocks, bytes| {
-            let charge = self.charge(bytes)?;
-            let a = vector(blocks.panel_elements(blocks.rows, moduli), 0i16)?;
-            let b = vector(blocks.panel_elements(blocks.columns, moduli), 0i16)?;
-            let residues = vector(blocks.tiles() * moduli * TILE, 0i8)?;
-            let mut written = Vec::new();
-            written.try_reserve_exact(blocks.tiles()).map_err(|_| Reason::NoMemory)?;
-            written.resize_with(blocks.tiles(), || AtomicBool::new(false));
-            Ok((charge, a, b, residues, written))
-        });
-        let (blocks, (_charge, mut a, mut b, mut residues, written)) = match room {
+    unsafe fn compute(&self, planned: &Planned) -> Outcome {
+        let call = self.call;
+        let report = |phases| Report { moduli: planned.plan.moduli, bound: planned.bound, phases };
+        let room = Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, planned.plan.moduli));
+        let (blocks, room) = match room {
             Ok(room) => room,
             Err(reason) => return Outcome::Declined(reason),
         };
-        let reconstruct = Reconstruct::new(crt(moduli), call.alpha);
-        let all = rectangles(call.m, call.n, &blocks);
+        let reconstruct = Reconstruct::new(crt(planned.plan.moduli), call.alpha);
+        let all = rectangles(call.m, call.n, (blocks.rows, blocks.columns));
         let mut b_holds = None;
+        let mut phases = planned.phases;
         for (number, at) in all.clone().enumerate() {
-            let mut block = Block {
-                run: self,
-                plan,
-                reconstruct: &reconstruct,
-                at,
-                blocks: &blocks,
-                a: &mut a,
-                b: &mut b,
-                residues: &mut residues,
-                written: &written,
-            };
+            let block = Block { run: self, planned, reconstruct: &reconstruct, at, blocks: &blocks, room: &room };
             // A panic must not get past here: the caller would not know which tiles are written.
             // SAFETY: by the contract of this function.
-            let computed = catch_unwind(AssertUnwindSafe(|| unsafe { block.compute(&mut b_holds) }));
+            let computed =
+                catch_unwind(AssertUnwindSafe(|| unsafe { block.compute(&mut b_holds, &mut phases) }));
             if !matches!(computed, Ok(Ok(()))) {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
-                let missing = tiles(at).zip(&written).filter(|(_, done)| !done.load(Ordering::Acquire));
-                let rest: Vec<Rectangle> =
-                    missing.map(|(tile, _)| tile).chain(all.skip(number + 1)).collect();
-                return Outcome::Partial(report, Reason::EngineFault, rest);
+                let missing = block.missing().chain(all.skip(number + 1)).collect();
+                return Outcome::Partial(report(phases), Reason::EngineFault, missing);
             }
         }
-        Outcome::Done(report)
+        room.arena.keep();
+        Outcome::Done(report(phases))
     }
+
+    fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {
+        let kernels = self.kernels;
+        let at = Rectangle { i: 0, j: 0, rows: blocks.rows, columns: blocks.columns };
+        let tasks = Tasks::new(at, (kernels.blocking)(blocks.length), self.threads);
+        // Without a second part of the inner dimension residues live no longer than their task: two sets for each thread, since
+        // those of the task before are still being reconstructed. Smaller blocks at the border have no more or larger tasks.
+        let by_task = blocks.length < self.call.k || tasks.count <= 2 * self.threads;
+        let task = residue_bytes(tasks.most_tiles(), moduli);
+        let sets = if by_task { tasks.count } else { 2 * self.threads };
+        let lines = |count| Packed::bytes(kernels, count, blocks.length, moduli);
+        let overflow = || {
+            let elements = (blocks.rows + blocks.columns).checked_mul(blocks.length)?;
+            elements.checked_mul(moduli * kernels.element)?.checked_add(task.checked_mul(sets)?)
+        };
+        overflow().ok_or(Reason::NoMemory)?;
+        let (a, b, residues) = (lines(blocks.rows), lines(blocks.columns), piece_bytes(task));
+        let arena = Arena::take(piece_bytes(a) + piece_bytes(b) + sets * residues, self.limit())?;
+        let mut pieces = arena.pieces();
+        let (a, b) = (pieces.next(a), pieces.next(b));
+        let (rows, columns) = (blocks.rows, blocks.columns);
+        let mut written = empty(tasks.tiles())?;
+        written.resize_with(tasks.tiles(), || AtomicBool::new(false));
+        Ok(Room {
+            a: Packed::new(a, kernels, rows, blocks.length),
+            b: Packed::new(b, kernels, columns, blocks.length),
+            residues: Residues { start: pieces.next(sets * residues).cast(), set: residues },
+            by_task,
+            tasks,
+            written,
+            arena,
+        })
+    }
+}
+
+/// The residues of products: one set for each task that is in work.
+struct Residues {
+    start: *mut i8,
+    set: usize,
+}
+
+// SAFETY: each task has a set of its own.
+unsafe impl Sync for Residues {}
+
+impl Residues {
+    fn set(&self, number: usize) -> *mut i8 {
+        self.start.wrapping_add(number * self.set)
+    }
+}
+
+/// The memory of the blocks, one after the other.
+struct Room {
+    a: Packed,
+    b: Packed,
+    residues: Residues,
+    /// Each task of a block has a set of residues, kept from one part of the inner dimension to the next; else each thread has two.
+    by_task: bool,
+    /// The tasks of a whole block.
+    tasks: Tasks,
+    /// For each task as many as the largest has tiles: the tile is complete in C.
+    written: Vec<AtomicBool>,
+    arena: Box<Arena>,
 }
 
 /// One block of C on its way through residues, product, reduce and reconstruct.
 struct Block<'a> {
     run: &'a Run<'a>,
-    plan: &'a Plan,
+    planned: &'a Planned,
     reconstruct: &'a Reconstruct,
     at: Rectangle,
     blocks: &'a Blocks,
-    a: &'a mut [i16],
-    b: &'a mut [i16],
-    residues: &'a mut [i8],
-    written: &'a [AtomicBool],
+    room: &'a Room,
 }
 
 impl Block<'_> {
+    fn tasks(&self) -> Tasks {
+        self.room.tasks.within(self.at)
+    }
+
+    /// The flags of the tiles of a task.
+    fn written(&self, task: usize, at: &Rectangle) -> &[AtomicBool] {
+        &self.room.written[task * self.room.tasks.most_tiles()..][..tile_count(at)]
+    }
+
+    /// The tiles that are not complete.
+    fn missing(&self) -> impl Iterator<Item = Rectangle> {
+        let tasks = self.tasks();
+        (0..tasks.count).flat_map(move |task| {
+            let at = tasks.rectangle(task);
+            let written = self.written(task, &at);
+            tiles(at).zip(written).filter(|(_, done)| !done.load(Ordering::Acquire)).map(|(tile, _)| tile)
+        })
+    }
+
     /// `b_holds` names what the panels of B hold: (first column, first element). It is kept from block to block.
     ///
     /// # Safety
     ///
     /// As for [`crate::engine::Engine::gemm`].
-    unsafe fn compute(&mut self, b_holds: &mut Option<(usize, usize)>) -> Result<(), Panicked> {
-        let (run, at, moduli) = (self.run, self.at, self.plan.moduli);
+    unsafe fn compute(
+        &self,
+        b_holds: &mut Option<(usize, usize)>,
+        phases: &mut Phases,
+    ) -> Result<(), Panicked> {
+        let (run, at) = (self.run, self.at);
         let call = run.call;
-        let tile_count = at.rows.div_ceil(PANEL) * at.columns.div_ceil(PANEL);
-        self.written[..tile_count].iter().for_each(|done| done.store(false, Ordering::Relaxed));
-        self.residues.fill(0);
+        self.room.written.iter().for_each(|done| done.store(false, Ordering::Relaxed));
         for first in (0..call.k).step_by(self.blocks.length) {
-            let length = span(first, self.blocks, call.k);
-            let last = first + length == call.k;
-            let stride = PANEL * length;
-            let (s, t) = (&self.plan.rows, &self.plan.columns);
-            let residues = run.kernels.residues;
+            let count = self.blocks.span(first, call.k);
+            let length = count.next_multiple_of(DEPTH);
+            let (a, b) = (
+                self.room.a.with_length(run.kernels, length),
+                self.room.b.with_length(run.kernels, length),
+            );
+            let clock = Instant::now();
+            let rows = Part {
+                side: Side::Rows,
+                operand: &call.a,
+                first_line: at.i,
+                lines: at.rows,
+                first,
+                count,
+            };
+            let columns = Part {
+                side: Side::Columns,
+                operand: &call.b,
+                first_line: at.j,
+                lines: at.columns,
+                first,
+                count,
+            };
+            let parts = [(rows, a), (columns, b)];
+            let needed = if *b_holds == Some((at.j, first)) { 1 } else { 2 };
+            *b_holds = None;
             // SAFETY: A and B can be read by the contract of this function.
-            unsafe {
-                run.pack(&call.a, (at.i, at.rows), (first, length), moduli, self.a, &|i, values, out| {
-                    residues(values, s[i], moduli, stride, out);
-                })?;
-                if *b_holds != Some((at.j, first)) {
-                    *b_holds = None;
-                    run.pack(
-                        &call.b,
-                        (at.j, at.columns),
-                        (first, length),
-                        moduli,
-                        self.b,
-                        &|j, values, out| {
-                            residues(values, t[j], moduli, stride, out);
-                        },
-                    )?;
-                    *b_holds = Some((at.j, first));
-                }
-            }
-            let (a, b) = (&*self.a, &*self.b);
-            let (plan, reconstruct, written) = (self.plan, self.reconstruct, self.written);
-            let chunk = moduli * TILE;
-            team::for_each_chunk(
-                run.threads,
-                &mut self.residues[..tile_count * chunk],
-                chunk,
-                &|tile, residues| {
-                    let (p, q, rows, columns) = tile_panels(at, tile);
-                    for (l, residues) in residues.chunks_exact_mut(TILE).enumerate() {
-                        let mut sums = [0; TILE];
-                        let (a, b) =
-                            (plane(a, moduli, length, p, l, rows), plane(b, moduli, length, q, l, columns));
-                        (run.kernels.product)(a, b, length, &mut sums);
-                        (run.kernels.reduce)(&sums, l, residues);
-                    }
-                    if last {
-                        let part = Rectangle { i: at.i + p * PANEL, j: at.j + q * PANEL, rows, columns };
-                        // SAFETY: this tile of C belongs to this task alone, by the contract of this function.
-                        unsafe { write_tile(run, plan, reconstruct, part, residues) };
-                        written[tile].store(true, Ordering::Release);
-                    }
-                },
-            )?;
+            unsafe { run.residues(self.planned, &parts[..needed])? };
+            *b_holds = Some((at.j, first));
+            phases.residues += clock.elapsed();
+            let clock = Instant::now();
+            // SAFETY: by the contract of this function.
+            unsafe { self.products(a, b, first > 0, first + count == call.k)? };
+            phases.product += clock.elapsed();
         }
         Ok(())
     }
-}
 
-/// Reconstructs a tile and writes it, complete. Nothing can fail between its first and its last write.
-///
-/// # Safety
-///
-/// C can be read and written in this tile, and nobody else uses the tile.
-unsafe fn write_tile(run: &Run, plan: &Plan, with: &Reconstruct, at: Rectangle, residues: &[i8]) {
-    let call = run.call;
-    let add = call.beta != 0.0;
-    let mut out = [0.0; TILE];
-    for j in 0..at.columns {
-        let column = &mut out[j * PANEL..][..at.rows];
-        if add {
-            // SAFETY: by the contract of this function.
-            unsafe { read_column(&call.c, at.i, at.j + j, column) };
-            column.iter_mut().for_each(|c| *c *= call.beta);
-        }
-        let rows = &plan.rows[at.i..][..at.rows];
-        (run.kernels.reconstruct)(with, &residues[j * PANEL..], rows, plan.columns[at.j + j], add, column);
+    /// The products of all tasks for the part of the inner dimension that is packed, and C after the last part.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::engine::Engine::gemm`]; the panels are packed.
+    unsafe fn products(&self, a: Packed, b: Packed, add: bool, last: bool) -> Result<(), Panicked> {
+        let tasks = self.tasks();
+        let next = AtomicUsize::new(0);
+        let seats = self.run.threads;
+        let reconstruct = self.run.kernels.reconstruct;
+        team::run(seats, seats, &|seat| {
+            // A task is reconstructed while the next one is multiplied.
+            let mut before: Option<Reconstruction> = None;
+            let mut turn = 0;
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= tasks.count {
+                    break;
+                }
+                let at = tasks.rectangle(task);
+                let set = if self.room.by_task { task } else { 2 * seat + turn % 2 };
+                let residues = self.room.residues.set(set);
+                turn += 1;
+                // SAFETY: by the contract of this function; the set of residues and the tiles of C belong to this task.
+                unsafe {
+                    self.multiply(&at, (a, b), residues, add, before.as_mut());
+                    if let Some(mut before) = before.take() {
+                        reconstruct(&mut before);
+                    }
+                }
+                if last {
+                    before = Some(self.reconstruction(task, at, residues));
+                }
+            }
+            if let Some(mut before) = before {
+                // SAFETY: as above.
+                unsafe { reconstruct(&mut before) };
+            }
+        })
     }
-    for j in 0..at.columns {
-        // SAFETY: by the contract of this function.
-        unsafe { write_column(&call.c, at.i, at.j + j, &out[j * PANEL..][..at.rows]) };
+
+    fn reconstruction(&self, task: usize, at: Rectangle, residues: *const i8) -> Reconstruction<'_> {
+        let plan = &self.planned.plan;
+        Reconstruction {
+            with: self.reconstruct,
+            residues,
+            moduli: plan.moduli,
+            at,
+            beta: self.run.call.beta,
+            c: &self.run.call.c,
+            rows: &plan.rows[at.i..][..at.rows],
+            columns: &plan.columns[at.j..][..at.columns],
+            written: self.written(task, &at),
+            tile: 0,
+            part: 0,
+        }
+    }
+
+    /// The residues of the products of a task: modulus by modulus, so that the rows of one modulus stay in the cache.
+    ///
+    /// # Safety
+    ///
+    /// The panels are packed, and the residues belong to this task.
+    unsafe fn multiply(
+        &self,
+        at: &Rectangle,
+        (a, b): (Packed, Packed),
+        residues: *mut i8,
+        add: bool,
+        mut meanwhile: Option<&mut Reconstruction>,
+    ) {
+        let kernels = self.run.kernels;
+        let moduli = self.planned.plan.moduli;
+        let crt = crt(moduli);
+        let (p, q) = ((at.i - self.at.i) / PANEL, (at.j - self.at.j) / PANEL);
+        let (down, across) = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
+        let depth = (kernels.blocking)(a.length).depth;
+        let steps = moduli * down * across * (a.length / DEPTH);
+        let share = meanwhile.as_ref().map_or(0, |rest| {
+            let pieces = (rest.tiles() * kernels.pieces) as u64;
+            // A little faster than needed, so that nothing is left for the end.
+            (pieces << 32) / steps as u64 + (1 << 24)
+        });
+        for first in (0..a.length).step_by(depth) {
+            let count = depth.min(a.length - first);
+            let offset = |side| (kernels.element_at)(side, a.length, 0, first) * kernels.element;
+            for l in 0..moduli {
+                let rows = |l: usize| a.panel(l, p).wrapping_add(offset(Side::Rows)).cast_const();
+                let pass = Pass {
+                    rows: rows(l),
+                    columns: b.panel(l, q).wrapping_add(offset(Side::Columns)),
+                    panel: a.panel,
+                    length: a.length,
+                    count,
+                    down,
+                    across,
+                    modulus: l,
+                    factor: crt.inverses[l],
+                    residues: residues.wrapping_add(l * TILE),
+                    tile: moduli * TILE,
+                    add: add || first > 0,
+                    next_rows: rows(l + 1),
+                };
+                // SAFETY: by the contract of this function.
+                unsafe { (kernels.pass)(&pass, meanwhile.as_deref_mut().map(|rest| (rest, share))) };
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Fault injection: every allocation that a call makes, first and later, and panics in the middle of the work.
 
 use super::CpuEngine;
-use super::kernels::{Kernels, TILE, portable};
+use super::kernels::{Kernels, Pass, Reconstruction, Tile, portable};
 use super::workspace::faults;
 use crate::engine::{Engine, Outcome, Settings};
 use crate::gemm::{Gemm, Sizes, Transpose};
@@ -63,12 +63,18 @@ fn a_failed_allocation_makes_blocks_smaller_or_declines_the_call() {
 
 static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Product kernels that panic at the LEFT-th call.
-static PANICKING: Kernels = Kernels { product, ..portable::KERNELS };
+/// Kernels that panic at the LEFT-th product, of the bound or of a modulus.
+static PANICKING: Kernels = Kernels { product, pass, ..portable::KERNELS };
 
-fn product(a: &[i16], b: &[i16], length: usize, tile: &mut [i32; TILE]) {
+unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile) {
     assert!(LEFT.fetch_sub(1, Ordering::Relaxed) != 0, "expected in this test");
-    (portable::KERNELS.product)(a, b, length, tile);
+    // SAFETY: passed on from the caller, here and below.
+    unsafe { (portable::KERNELS.product)(rows, columns, length, tile) };
+}
+
+unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
+    assert!(LEFT.fetch_sub(1, Ordering::Relaxed) != 0, "expected in this test");
+    unsafe { (portable::KERNELS.pass)(pass, meanwhile) };
 }
 
 /// What is done stays, what is not done is named and untouched, and both together are the whole.

@@ -27,6 +27,20 @@ pub struct CpuEngine {
 /// Plain Rust for every CPU.
 pub static PORTABLE: CpuEngine = CpuEngine { kernels: &kernels::portable::KERNELS };
 
+/// Tile products of bytes on Intel processors.
+#[cfg(target_arch = "x86_64")]
+pub static AMX: CpuEngine = CpuEngine { kernels: &kernels::amx::KERNELS };
+
+/// This machine can run the engine [`AMX`]. The first question asks the system for the permission.
+pub fn has_amx() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        kernels::amx::available()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 impl CpuEngine {
     /// An engine of any table of kernels, for the tests.
     pub const fn with(kernels: &'static Kernels) -> Self {

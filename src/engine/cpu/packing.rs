@@ -1,44 +1,71 @@
-//! Reading lines of A and B, and reading and writing columns of C: the only place of the CPU engines that touches the
-//! caller's memory. No address needs alignment, and nothing outside the matrices is read or written.
+//! Reading lines of A and B, and reading and writing columns of C: with the reconstruction of the kernels the only place of the
+//! CPU engines that touches the caller's memory. No address needs alignment, and nothing outside the matrices is read or written.
 
+use super::kernels::{Chunk, DEPTH, Order, PANEL};
 use crate::gemm::{Lines, MatMut};
 
-/// Lines that are gathered together, so that strided lines are read in runs of a cache line.
-pub const GROUP: usize = 8;
-/// Elements of a line that are gathered at a time; with GROUP lines 8 KB, small enough for the stack of any thread.
-pub const RUN: usize = 128;
-
-/// Room for a group of lines.
-pub type Gathered = [[f64; RUN]; GROUP];
-
-/// Copies elements first.., `count` of them (at most RUN), of the lines line.. (at most GROUP) to `out`.
+/// Fills a chunk with elements first.., `count` of them (at most DEPTH), of the lines line.., `lines` of them (at most PANEL),
+/// and with zeros around them.
 ///
 /// # Safety
 ///
 /// The elements lie inside the matrix and can be read.
+#[inline(always)]
 pub unsafe fn gather(
     from: &Lines,
-    line: usize,
-    lines: usize,
-    first: usize,
-    count: usize,
-    out: &mut Gathered,
+    (line, lines): (usize, usize),
+    (first, count): (usize, usize),
+    out: &mut Chunk,
 ) {
     debug_assert!(line + lines <= from.count && first + count <= from.length);
-    // SAFETY: inside the matrix by the contract of this function; read_unaligned asks for no alignment.
-    let read = |l: usize, h: usize| unsafe {
-        from.pointer().add((line + l) * from.line_stride + (first + h) * from.element_stride).read_unaligned()
+    debug_assert!(lines <= PANEL && count <= DEPTH);
+    if lines < PANEL || count < DEPTH {
+        out.values.fill(0.0);
+    }
+    let start = from.pointer().wrapping_add(line * from.line_stride + first * from.element_stride);
+    let contiguous = if from.element_stride == 1 { Order::LineMajor } else { Order::ElementMajor };
+    // The matrix in memory: `runs` runs of `length` elements.
+    let (runs, length, stride, width) = match contiguous {
+        Order::LineMajor => (lines, count, from.line_stride, DEPTH),
+        Order::ElementMajor => (count, lines, from.element_stride, PANEL),
     };
-    if from.element_stride == 1 {
-        for (l, row) in out[..lines].iter_mut().enumerate() {
-            for (h, x) in row[..count].iter_mut().enumerate() {
-                *x = read(l, h);
+    if out.order == contiguous {
+        for (run, to) in out.values.chunks_exact_mut(width).take(runs).enumerate() {
+            // SAFETY: a run lies inside the matrix; bytes have no alignment.
+            unsafe {
+                let run = start.wrapping_add(run * stride).cast::<u8>();
+                std::ptr::copy_nonoverlapping(run, to.as_mut_ptr().cast(), length * size_of::<f64>());
             }
         }
-    } else {
-        for h in 0..count {
-            for (l, row) in out[..lines].iter_mut().enumerate() {
-                row[h] = read(l, h);
+        return;
+    }
+    // Eight runs at a time are turned by 90 degrees: one cache line of each.
+    const BLOCK: usize = 8;
+    let other = PANEL * DEPTH / width;
+    for run in (0..runs).step_by(BLOCK) {
+        for at in (0..length).step_by(BLOCK) {
+            let (height, reach) = (BLOCK.min(runs - run), BLOCK.min(length - at));
+            let mut block = [[0.0; BLOCK]; BLOCK];
+            for (r, row) in block[..height].iter_mut().enumerate() {
+                // SAFETY: as above.
+                unsafe {
+                    let from = start.wrapping_add((run + r) * stride + at).cast::<u8>();
+                    if reach == BLOCK {
+                        std::ptr::copy_nonoverlapping(from, row.as_mut_ptr().cast(), size_of_val(row));
+                    } else {
+                        std::ptr::copy_nonoverlapping(
+                            from,
+                            row.as_mut_ptr().cast(),
+                            reach * size_of::<f64>(),
+                        );
+                    }
+                }
+            }
+            for h in 0..reach {
+                let to = &mut out.values[(at + h) * other + run..][..BLOCK];
+                for (r, to) in to.iter_mut().enumerate() {
+                    *to = block[r][h];
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A team of threads that share numbered tasks. It starts at the first large call, survives a fork (the child makes a new
 //! one), and serves one call at a time: a second call that comes meanwhile runs in its own thread alone.
 
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -202,10 +203,32 @@ pub fn run(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) -> Resul
     if job.panicked.load(Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
 }
 
-/// A pointer that tasks may share, because each uses another part of what it points to.
-struct Shared<T>(*mut T);
-// SAFETY: see for_each_chunk, its only user.
-unsafe impl<T: Send> Sync for Shared<T> {}
+/// Data that tasks share, each using another part of it.
+pub struct Shared<'a, T> {
+    start: *mut T,
+    length: usize,
+    data: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: by the contract of `chunk`, the only way to the data.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub fn new(data: &'a mut [T]) -> Self {
+        Self { start: data.as_mut_ptr(), length: data.len(), data: PhantomData }
+    }
+
+    /// Elements first.., at most `count`, fewer at the end of the data.
+    ///
+    /// # Safety
+    ///
+    /// `first` lies inside the data, and nobody else uses these elements while the result lives.
+    #[expect(clippy::mut_from_ref, reason = "the parts are apart, by the contract")]
+    pub unsafe fn chunk(&self, first: usize, count: usize) -> &mut [T] {
+        // SAFETY: by the contract of this function.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(first), count.min(self.length - first)) }
+    }
+}
 
 /// Runs task(i, chunk i) for all chunks of `chunk` elements of `data` (the last may be shorter), as [`run`] does.
 pub fn for_each_chunk<T: Send>(
@@ -214,14 +237,11 @@ pub fn for_each_chunk<T: Send>(
     chunk: usize,
     task: &(dyn Fn(usize, &mut [T]) + Sync),
 ) -> Result<(), Panicked> {
-    let length = data.len();
-    let start = Shared(data.as_mut_ptr());
-    let shared = &start;
-    run(threads, length.div_ceil(chunk), &move |i| {
-        let first = i * chunk;
-        // SAFETY: chunk i lies inside `data`, which stays borrowed until run returns, and no other task has the number i.
-        let part = unsafe { std::slice::from_raw_parts_mut(shared.0.add(first), chunk.min(length - first)) };
-        task(i, part);
+    let count = data.len().div_ceil(chunk);
+    let shared = Shared::new(data);
+    run(threads, count, &|i| {
+        // SAFETY: no other task has the number i.
+        task(i, unsafe { shared.chunk(i * chunk, chunk) });
     })
 }
 

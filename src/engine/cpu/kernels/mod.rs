@@ -1,38 +1,226 @@
 //! The kernels: the steps of the scheme for one kind of CPU each, in one table. A new kind is one file with one table, whose
-//! steps are compared bit for bit with `ozaki::reference` (tests/steps.rs runs every table).
+//! steps are compared bit for bit with `ozaki::reference` (tests/steps.rs runs every table that the CPU can run).
+//!
+//! Lines (rows of op(A), columns of op(B)) come in as [`Chunk`]s and are packed to panels; how elements lie in a panel and
+//! residues in a tile is the business of the kernels alone ([`Kernels::element_at`], [`Kernels::residue_at`] tell it).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::gemm::{Lines, MatMut, Rectangle};
+use crate::ozaki::plan::Bounds;
 use crate::ozaki::reconstruct::Reconstruct;
 use crate::ozaki::scan::Scan;
 
+#[cfg(target_arch = "x86_64")]
+pub mod amx;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
 pub mod portable;
 
 /// Lines of a panel, and so rows and columns of a tile of C.
 pub const PANEL: usize = 32;
-/// Entries of a tile; entry (i, j) is at j * PANEL + i.
+/// Entries of a tile.
 pub const TILE: usize = PANEL * PANEL;
+/// Elements of the inner dimension in a chunk; the inner dimension is padded to a multiple with zeros.
+pub const DEPTH: usize = 64;
 
-/// A column of outputs: the residue of entry i modulo modulus l is residues[l * TILE + i], its exponent rows[i] + column.
-/// `c` holds RN(beta c) if `add`, and the result afterwards.
-pub type ReconstructColumn =
-    fn(with: &Reconstruct, residues: &[i8], rows: &[i32], column: i32, add: bool, c: &mut [f64]);
-
-/// The steps of one kind of CPU.
-pub struct Kernels {
-    pub name: &'static str,
-    /// Exponents of elements of one line.
-    pub scan: fn(values: &[f64]) -> Scan,
-    /// 7-bit magnitudes of elements of a line with the exponent e.
-    pub magnitudes: fn(values: &[f64], e: i32, out: &mut [i16]),
-    /// Residues of RN_int(x 2^s) modulo the first `moduli` moduli; those for modulus l start at out[l * stride].
-    pub residues: fn(values: &[f64], s: i32, moduli: usize, stride: usize, out: &mut [i16]),
-    /// Sums over the inner dimension, added to the tile: `a` holds lines of `length` elements for the rows, `b` for the
-    /// columns. |elements| <= 128 and length <= 2^16, so that a sum fits 32 bits.
-    pub product: fn(a: &[i16], b: &[i16], length: usize, tile: &mut [i32; TILE]),
-    /// The tile modulo the l-th modulus, added to the residues `out` (canonical in, canonical out).
-    pub reduce: fn(tile: &[i32; TILE], l: usize, out: &mut [i8]),
-    /// One correct rounding from the residues to the result.
-    pub reconstruct: ReconstructColumn,
+/// An operand: its lines are the rows of op(A) or the columns of op(B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Rows,
+    Columns,
 }
 
+/// How a chunk is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Element h of line l is values[l * DEPTH + h].
+    LineMajor,
+    /// Element h of line l is values[h * PANEL + l].
+    ElementMajor,
+}
+
+/// DEPTH elements of PANEL lines; zero where the matrix has ended.
+#[repr(C, align(64))]
+pub struct Chunk {
+    pub values: [f64; PANEL * DEPTH],
+    pub order: Order,
+}
+
+impl Chunk {
+    pub fn new(order: Order) -> Self {
+        Self { order, values: [0.0; PANEL * DEPTH] }
+    }
+
+    /// Element h of line l.
+    pub fn at(&self, l: usize, h: usize) -> f64 {
+        self.values[match self.order {
+            Order::LineMajor => l * DEPTH + h,
+            Order::ElementMajor => h * PANEL + l,
+        }]
+    }
+}
+
+/// The sums that step *bound* needs, of the 7-bit magnitudes of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub sum: u64,
+    pub squares: u64,
+}
+
+/// Where a chunk goes in packed panels.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The panel in its first plane; that of plane l is l * `plane` bytes on.
+    pub panel: *mut u8,
+    pub plane: usize,
+    /// Elements of a packed line, a multiple of DEPTH.
+    pub length: usize,
+    /// The first element of the chunk, a multiple of DEPTH.
+    pub first: usize,
+}
+
+/// The product of one modulus for a block of tiles, each `down` by `across`, reduced to residues.
+pub struct Pass {
+    /// The first panel of each operand in the plane of the modulus, at the first element to use.
+    pub rows: *const u8,
+    pub columns: *const u8,
+    /// Bytes from panel to panel.
+    pub panel: usize,
+    /// Elements of a packed line, and how many of them to use; multiples of DEPTH.
+    pub length: usize,
+    pub count: usize,
+    pub down: usize,
+    pub across: usize,
+    /// The number of the modulus, and the factor q_l of the CRT that goes into its residues.
+    pub modulus: usize,
+    pub factor: i32,
+    /// The residues of this modulus in the first tile; those of the next tile are `tile` bytes on. Tiles are numbered down the
+    /// first column of tiles first.
+    pub residues: *mut i8,
+    pub tile: usize,
+    /// Add to the residues that are there.
+    pub add: bool,
+    /// What the next pass reads first, as a hint.
+    pub next_rows: *const u8,
+}
+
+/// Step *reconstruct* of a block, in pieces: a kernel may do a part of it while another block is multiplied.
+pub struct Reconstruction<'a> {
+    pub with: &'a Reconstruct,
+    /// The residues of modulus l in tile t start at ((t * moduli) + l) * TILE. They carry the factor q_l.
+    pub residues: *const i8,
+    pub moduli: usize,
+    /// The block of C.
+    pub at: Rectangle,
+    pub beta: f64,
+    pub c: &'a MatMut,
+    /// s_i of the rows and t_j of the columns of the block.
+    pub rows: &'a [i32],
+    pub columns: &'a [i32],
+    /// Told of every tile that is complete.
+    pub written: &'a [AtomicBool],
+    /// The tile in work and what is done of it, in the kernel's own units.
+    pub tile: usize,
+    pub part: usize,
+}
+
+impl Reconstruction<'_> {
+    pub fn tiles(&self) -> usize {
+        self.at.rows.div_ceil(PANEL) * self.at.columns.div_ceil(PANEL)
+    }
+
+    /// The tile in work relative to the block.
+    pub fn place(&self) -> Rectangle {
+        let down = self.at.rows.div_ceil(PANEL);
+        let (i, j) = (self.tile % down * PANEL, self.tile / down * PANEL);
+        Rectangle { i, j, rows: PANEL.min(self.at.rows - i), columns: PANEL.min(self.at.columns - j) }
+    }
+
+    /// The residues of the tile in work.
+    pub fn tile_residues(&self) -> *const i8 {
+        self.residues.wrapping_add(self.tile * self.moduli * TILE)
+    }
+
+    /// On to the next tile.
+    pub fn complete(&mut self) {
+        self.written[self.tile].store(true, Ordering::Release);
+        self.tile += 1;
+        self.part = 0;
+    }
+}
+
+/// Panels that a block should have, for lines of a length: what the caches of this kind of CPU like.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocking {
+    pub down: usize,
+    pub across: usize,
+    /// Elements of the inner dimension in a pass.
+    pub depth: usize,
+}
+
+/// The steps of one kind of CPU. All functions are unsafe: the CPU must be of that kind, and pointers must reach what their
+/// documentation says.
+pub struct Kernels {
+    pub name: &'static str,
+    /// This CPU can run them.
+    pub available: fn() -> bool,
+    /// The order in which the chunks of each side are wanted.
+    pub order: fn(side: Side) -> Order,
+    /// Bytes of a packed element.
+    pub element: usize,
+    pub blocking: fn(length: usize) -> Blocking,
+    /// Where element `h` of line `l` is in a plane of a panel of lines of `length` elements, in elements.
+    pub element_at: fn(side: Side, length: usize, l: usize, h: usize) -> usize,
+    /// Where the residue of entry (i, j) is in a tile.
+    pub residue_at: fn(i: usize, j: usize) -> usize,
+    /// Fills a chunk with elements first.. of lines line.., `lines` (at most PANEL) of `count` (at most DEPTH).
+    pub gather: unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Chunk),
+    /// Exponents of the elements of each line, merged into `out`.
+    pub scan: unsafe fn(chunk: &Chunk, out: &mut [Scan; PANEL]),
+    /// 7-bit magnitudes of the elements of lines with the given exponents, and their sums, added to `sums`. Without a `place`
+    /// the sums alone.
+    pub magnitudes: unsafe fn(
+        side: Side,
+        chunk: &Chunk,
+        exponents: &[i32; PANEL],
+        sums: &mut [Sums; PANEL],
+        place: Option<Place>,
+    ),
+    /// Residues of RN_int(x 2^(s of the line)), all below 2^bits, modulo the first `moduli` moduli.
+    pub residues:
+        unsafe fn(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place),
+    /// The sums of a tile over the inner dimension: entry (i, j) is `tile[j * PANEL + i]`. |elements| <= 128 and
+    /// length <= 2^16, so that a sum fits 32 bits.
+    pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile),
+    /// Step *product* and the reduction of its sums to residues, with a part of another block's reconstruction in between: at
+    /// least `share` / 2^32 of its pieces for each DEPTH elements of a tile.
+    pub pass: unsafe fn(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>),
+    /// Pieces of a tile that `pass` counts.
+    pub pieces: usize,
+    /// Does what is left of a reconstruction.
+    pub reconstruct: unsafe fn(rest: &mut Reconstruction),
+    /// [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for this CPU.
+    pub raise_needs: unsafe fn(
+        bounds: &Bounds,
+        row_needs: &mut [i64],
+        column_needs: &mut [i64],
+        meet: &dyn Fn(usize, usize) -> bool,
+    ),
+    pub largest: unsafe fn(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64,
+}
+
+/// The 32-bit sums of a tile.
+#[repr(C, align(64))]
+pub struct Tile(pub [i32; TILE]);
+
 /// Every table of this build, for the tests and for `oz2run --doctor`.
-pub static ALL: [&Kernels; 1] = [&portable::KERNELS];
+#[cfg(target_arch = "x86_64")]
+pub static ALL: &[&Kernels] = &[&amx::KERNELS, &portable::KERNELS];
+#[cfg(not(target_arch = "x86_64"))]
+pub static ALL: &[&Kernels] = &[&portable::KERNELS];
+
+/// Those that this CPU can run.
+pub fn runnable() -> impl Iterator<Item = &'static Kernels> {
+    ALL.iter().copied().filter(|kernels| (kernels.available)())
+}

@@ -1,87 +1,154 @@
-//! Kernels in plain Rust, for every CPU: written so that the compiler vectorises them for the baseline of the target.
+//! Kernels in plain Rust, for every CPU: written so that the compiler vectorises them for the baseline of the target. Packed
+//! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
 
-use super::{Kernels, PANEL, TILE};
-use crate::engine::cpu::packing::RUN;
+use super::{
+    Blocking, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Place, Reconstruction, Side, Sums, TILE, Tile,
+};
+use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::magnitude;
-use crate::ozaki::reconstruct::Reconstruct;
+use crate::ozaki::plan::Bounds;
 use crate::ozaki::residues::{Reducer, power_residue, scaled};
 use crate::ozaki::scan::Scan;
 
-pub static KERNELS: Kernels =
-    Kernels { name: "portable", scan: Scan::of, magnitudes, residues, product, reduce, reconstruct };
+pub static KERNELS: Kernels = Kernels {
+    name: "portable",
+    available: || true,
+    order: |_| Order::LineMajor,
+    element: size_of::<i16>(),
+    // The panels of the reduction stay small; from some thousand elements on the reduction is cheap beside the products.
+    blocking: |_| Blocking { down: 1, across: 1, depth: 4096 },
+    element_at: |_, length, l, h| l * length + h,
+    residue_at: |i, j| j * PANEL + i,
+    gather,
+    scan,
+    magnitudes,
+    residues,
+    product,
+    pass,
+    pieces: 1,
+    reconstruct,
+    raise_needs,
+    largest,
+};
 
-fn magnitudes(values: &[f64], e: i32, out: &mut [i16]) {
-    for (x, out) in values.iter().zip(out) {
-        *out = i16::from(magnitude(*x, e));
+/// Line l of a chunk in the order LineMajor.
+fn line(chunk: &Chunk, l: usize) -> &[f64] {
+    debug_assert_eq!(chunk.order, Order::LineMajor);
+    &chunk.values[l * DEPTH..][..DEPTH]
+}
+
+/// Where line l of a chunk goes in a plane.
+///
+/// # Safety
+///
+/// The panels at the place are valid, and nobody else uses this part of them while the result lives.
+unsafe fn packed<'a>(place: &Place, l: usize, plane: usize) -> &'a mut [i16] {
+    // SAFETY: by the contract of this function; panels are aligned to cache lines.
+    unsafe {
+        let panel = place.panel.add(plane * place.plane).cast::<i16>();
+        std::slice::from_raw_parts_mut(panel.add(l * place.length + place.first), DEPTH)
+    }
+}
+
+unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
+    for (l, out) in out.iter_mut().enumerate() {
+        *out = out.merge(Scan::of(line(chunk, l)));
+    }
+}
+
+unsafe fn magnitudes(
+    _: Side,
+    chunk: &Chunk,
+    exponents: &[i32; PANEL],
+    sums: &mut [Sums; PANEL],
+    place: Option<Place>,
+) {
+    for l in 0..PANEL {
+        let values = line(chunk, l);
+        let mut packed_line = [0; DEPTH];
+        for (out, &x) in packed_line.iter_mut().zip(values) {
+            let a = magnitude(x, exponents[l]);
+            *out = i16::from(a);
+            sums[l].sum += u64::from(a);
+            sums[l].squares += u64::from(a) * u64::from(a);
+        }
+        if let Some(place) = &place {
+            // SAFETY: by the contract of the table.
+            unsafe { packed(place, l, 0) }.copy_from_slice(&packed_line);
+        }
     }
 }
 
 /// M is cut at this bit: both parts times a residue stay far below what [`Reducer`] takes.
 const CUT: u32 = 27;
 
-fn residues(values: &[f64], s: i32, moduli: usize, stride: usize, out: &mut [i16]) {
-    let count = values.len();
-    assert!(count <= RUN);
-    // a' = (high 2^27 + low) 2^power, with |high| <= 2^26 and 0 <= low < 2^27.
-    let (mut high, mut low, mut power) = ([0.0; RUN], [0.0; RUN], [0; RUN]);
-    let mut any_power = 0;
-    for (h, &x) in values.iter().enumerate() {
-        let (m, p) = scaled(x, s);
-        high[h] = (m >> CUT) as i32 as f64;
-        low[h] = (m & ((1 << CUT) - 1)) as i32 as f64;
-        power[h] = p;
-        any_power |= p;
-    }
-    for l in 0..moduli {
-        let reducer = Reducer::new(l);
-        let unit = f64::from(power_residue(CUT, l));
-        let out = &mut out[l * stride..][..count];
-        for ((out, high), low) in out.iter_mut().zip(&high).zip(&low) {
-            *out = reducer.reduce(high * unit + low) as i32 as i16;
+unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli: usize, place: Place) {
+    for (l, &s) in s.iter().enumerate() {
+        // a' = (high 2^27 + low) 2^power, with |high| <= 2^26 and 0 <= low < 2^27.
+        let (mut high, mut low, mut power) = ([0.0; DEPTH], [0.0; DEPTH], [0; DEPTH]);
+        let mut any_power = 0;
+        for (h, &x) in line(chunk, l).iter().enumerate() {
+            let (m, p) = scaled(x, s);
+            high[h] = (m >> CUT) as i32 as f64;
+            low[h] = (m & ((1 << CUT) - 1)) as i32 as f64;
+            power[h] = p;
+            any_power |= p;
         }
-        if any_power != 0 {
-            for (out, &power) in out.iter_mut().zip(&power) {
-                let product = i32::from(*out) * i32::from(power_residue(power, l));
-                *out = reducer.reduce(f64::from(product)) as i32 as i16;
+        for plane in 0..moduli {
+            let reducer = Reducer::new(plane);
+            let unit = f64::from(power_residue(CUT, plane));
+            // SAFETY: by the contract of the table.
+            let out = unsafe { packed(&place, l, plane) };
+            for ((out, high), low) in out.iter_mut().zip(&high).zip(&low) {
+                *out = reducer.reduce(high * unit + low) as i32 as i16;
+            }
+            if any_power != 0 {
+                for (out, &power) in out.iter_mut().zip(&power) {
+                    let product = i32::from(*out) * i32::from(power_residue(power, plane));
+                    *out = reducer.reduce(f64::from(product)) as i32 as i16;
+                }
             }
         }
     }
 }
 
 /// Elements of a line that are used at a time: two panels of them stay in the first cache levels.
-const DEPTH: usize = 512;
+const SPAN: usize = 512;
 
-fn product(a: &[i16], b: &[i16], length: usize, tile: &mut [i32; TILE]) {
-    let (rows, columns) = (a.len() / length, b.len() / length);
-    for first in (0..length).step_by(DEPTH) {
-        let depth = DEPTH.min(length - first);
-        let a = |i: usize| &a[i * length + first..][..depth];
-        for j in 0..columns {
-            let b = &b[j * length + first..][..depth];
-            let tile = &mut tile[j * PANEL..][..rows];
-            let mut i = 0;
-            while i + 4 <= rows {
-                let sums = dot4([a(i), a(i + 1), a(i + 2), a(i + 3)], b);
-                tile[i..i + 4].iter_mut().zip(sums).for_each(|(entry, sum)| *entry += sum);
-                i += 4;
-            }
-            for i in i..rows {
-                tile[i] += dot(a(i), b);
+unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile) {
+    // SAFETY: by the contract of the table.
+    unsafe { product_part(rows, columns, length, length, tile) };
+}
+
+/// The sums over the first `count` elements of lines of `length`.
+///
+/// # Safety
+///
+/// The panels can be read; they start at any element, so what follows the last line's `count` elements is not looked at.
+unsafe fn product_part(rows: *const u8, columns: *const u8, length: usize, count: usize, tile: &mut Tile) {
+    tile.0.fill(0);
+    for first in (0..count).step_by(SPAN) {
+        let span = SPAN.min(count - first);
+        // SAFETY: inside of the panels.
+        let line = |panel: *const u8, l: usize| unsafe {
+            std::slice::from_raw_parts(panel.cast::<i16>().add(l * length + first), span)
+        };
+        for j in 0..PANEL {
+            let b = line(columns, j);
+            for (i, sums) in tile.0[j * PANEL..][..PANEL].chunks_exact_mut(4).enumerate() {
+                let a = |r: usize| line(rows, 4 * i + r);
+                let parts = dot4([a(0), a(1), a(2), a(3)], b);
+                sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
             }
         }
     }
 }
 
-#[inline]
-fn dot(a: &[i16], b: &[i16]) -> i32 {
-    a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
-}
-
 /// Four rows with one column: the column is loaded once for all. The sum goes by pairs because that is what the multiply-add
-/// instruction of the SSE2 baseline does; written element by element the compiler uses half of it.
+/// instruction of the SSE2 baseline does; written element by element the compiler uses half of it. The length is even.
 #[inline]
 fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
-    let (pairs, odd) = b.as_chunks::<2>();
+    let (pairs, _) = b.as_chunks::<2>();
     let [a0, a1, a2, a3] = a.map(|line| &line.as_chunks::<2>().0[..pairs.len()]);
     let pair =
         |x: [i16; 2], y: [i16; 2]| i32::from(x[0]) * i32::from(y[0]) + i32::from(x[1]) * i32::from(y[1]);
@@ -92,22 +159,77 @@ fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
         sums[2] += pair(a2[h], pairs[h]);
         sums[3] += pair(a3[h], pairs[h]);
     }
-    if let Some(&y) = odd.first() {
-        sums.iter_mut().zip(a).for_each(|(sum, line)| *sum += i32::from(line[b.len() - 1]) * i32::from(y));
-    }
     sums
 }
 
-fn reduce(tile: &[i32; TILE], l: usize, out: &mut [i8]) {
-    let reducer = Reducer::new(l);
-    for (&sum, out) in tile.iter().zip(out) {
-        *out = reducer.reduce(f64::from(sum) + f64::from(*out)) as i32 as i8;
+/// Nothing can be done meanwhile: one kind of instruction does all here.
+unsafe fn pass(pass: &Pass, _: Option<(&mut Reconstruction, u64)>) {
+    let reducer = Reducer::new(pass.modulus);
+    let mut sums = Tile([0; TILE]);
+    for at in 0..pass.down * pass.across {
+        let (p, q) = (at % pass.down, at / pass.down);
+        // SAFETY: by the contract of the table.
+        let out = unsafe {
+            let (rows, columns) = (pass.rows.add(p * pass.panel), pass.columns.add(q * pass.panel));
+            product_part(rows, columns, pass.length, pass.count, &mut sums);
+            std::slice::from_raw_parts_mut(pass.residues.add(at * pass.tile), TILE)
+        };
+        let factor = f64::from(pass.factor);
+        for (out, &sum) in out.iter_mut().zip(&sums.0) {
+            let before = if pass.add { f64::from(*out) } else { 0.0 };
+            *out = reducer.reduce(f64::from(sum) * factor + before) as i32 as i8;
+        }
     }
 }
 
-fn reconstruct(with: &Reconstruct, residues: &[i8], rows: &[i32], column: i32, add: bool, c: &mut [f64]) {
-    for (i, (c, row)) in c.iter_mut().zip(rows).enumerate() {
-        let addend = if add { Some(*c) } else { None };
-        *c = with.entry(|l| residues[l * TILE + i], row + column, addend);
+/// A tile is written complete; nothing can fail between its first and its last write.
+unsafe fn reconstruct(rest: &mut Reconstruction) {
+    while rest.tile < rest.tiles() {
+        // SAFETY: by the contract of the table.
+        unsafe { reconstruct_tile(rest, |i, j| j * PANEL + i) };
+        rest.complete();
     }
+}
+
+/// The tile in work, entry by entry.
+///
+/// # Safety
+///
+/// As for [`Kernels::reconstruct`].
+pub unsafe fn reconstruct_tile(of: &Reconstruction, residue_at: fn(usize, usize) -> usize) {
+    let at = of.place();
+    // SAFETY: the residues of the tile are there.
+    let residues = unsafe { std::slice::from_raw_parts(of.tile_residues(), of.moduli * TILE) };
+    let add = of.beta != 0.0;
+    let mut out = [0.0; TILE];
+    for j in 0..at.columns {
+        let column = &mut out[j * PANEL..][..at.rows];
+        if add {
+            // SAFETY: by the contract of this function.
+            unsafe { read_column(of.c, of.at.i + at.i, of.at.j + at.j + j, column) };
+        }
+        for (i, c) in column.iter_mut().enumerate() {
+            let place = residue_at(i, j);
+            let scale = of.rows[at.i + i] + of.columns[at.j + j];
+            let addend = add.then_some(of.beta * *c);
+            *c = of.with.entry(|l| residues[l * TILE + place], scale, addend);
+        }
+    }
+    for j in 0..at.columns {
+        // SAFETY: by the contract of this function.
+        unsafe { write_column(of.c, of.at.i + at.i, of.at.j + at.j + j, &out[j * PANEL..][..at.rows]) };
+    }
+}
+
+unsafe fn raise_needs(
+    bounds: &Bounds,
+    row_needs: &mut [i64],
+    column_needs: &mut [i64],
+    meet: &dyn Fn(usize, usize) -> bool,
+) {
+    bounds.raise_needs(row_needs, column_needs, meet);
+}
+
+unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
+    bounds.largest_key(row_needs, column_needs)
 }

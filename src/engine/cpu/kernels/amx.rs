@@ -1,0 +1,253 @@
+//! Kernels for Intel AMX: tile products of bytes. Everything else comes from [`super::avx512`].
+//!
+//! The intrinsics for AMX are not in stable Rust, so the tile instructions are written as assembly. The compiler never uses tile
+//! registers itself, so what one block leaves in them the next one finds, as long as no foreign code runs in between: a sequence
+//! of blocks stays in one function, which configures the tiles first and releases them at the end.
+//!
+//! A tile product computes the transpose of a tile of C, (op(B) panel)^T (op(A) panel)^T, so that what is contiguous in it is
+//! contiguous in C: tiles 0 to 3 hold 2 x 2 tiles of 16 x 16 sums, 4 and 5 the columns of op(B), 6 and 7 the rows of op(A).
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::avx512::{self, CHUNK_BYTES, Reduction, Stepper};
+use super::{Blocking, DEPTH, Kernels, PANEL, Pass, Reconstruction, TILE, Tile};
+
+pub static KERNELS: Kernels = Kernels {
+    name: "amx",
+    available,
+    order: avx512::order,
+    element: 1,
+    blocking,
+    element_at: avx512::element_at,
+    residue_at: avx512::residue_at,
+    gather: avx512::gather,
+    scan: avx512::scan,
+    magnitudes: avx512::magnitudes,
+    residues: avx512::residues,
+    product,
+    pass,
+    pieces: avx512::PIECES,
+    reconstruct: avx512::reconstruct,
+    raise_needs: avx512::raise_needs,
+    largest: avx512::largest,
+};
+
+const UNKNOWN: u8 = 0;
+const YES: u8 = 1;
+const NO: u8 = 2;
+
+/// AMX is there and the system lets this process use it. Asks for the permission at the first call; threads that are made later
+/// inherit it, and so do children.
+pub fn available() -> bool {
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == YES;
+    }
+    let usable = avx512::available() && has_tiles() && permitted();
+    KNOWN.store(if usable { YES } else { NO }, Ordering::Relaxed);
+    usable
+}
+
+/// The processor has byte tile products, and the system saves the tile registers (XCR0 bits 17 and 18).
+fn has_tiles() -> bool {
+    #[target_feature(enable = "xsave")]
+    fn state() -> u64 {
+        // SAFETY: register 0 exists wherever XSAVE does.
+        unsafe { _xgetbv(0) }
+    }
+    let leaf = __cpuid_count(7, 0);
+    let (tile, int8) = (leaf.edx >> 24 & 1, leaf.edx >> 25 & 1);
+    // SAFETY: XSAVE is there.
+    tile == 1 && int8 == 1 && is_x86_feature_detected!("xsave") && unsafe { state() } >> 17 & 3 == 3
+}
+
+/// Linux wants to be asked before a process uses the tile data, which make its signal frames larger.
+fn permitted() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        const REQUEST_PERMISSION: libc::c_long = 0x1023;
+        const TILE_DATA: libc::c_long = 18;
+        // SAFETY: the call takes two numbers and changes nothing but the permission.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+/// The rows of a block stay in the L2 cache, at most 1 MB of them; then the columns are read once for each block.
+fn blocking(length: usize) -> Blocking {
+    const L2_BYTES: usize = 1 << 20;
+    const MOST_DEPTH: usize = 4096;
+    let depth = length.min(MOST_DEPTH);
+    let down = (L2_BYTES / (PANEL * depth)).clamp(4, 16);
+    Blocking { down, across: 16, depth: MOST_DEPTH }
+}
+
+/// Eight tiles of 16 rows of 64 bytes.
+#[repr(C, align(64))]
+struct Configuration([u8; 64]);
+
+static CONFIGURATION: Configuration = {
+    let mut bytes = [0; 64];
+    bytes[0] = 1; // palette
+    let mut tile = 0;
+    while tile < 8 {
+        bytes[16 + 2 * tile] = 64; // bytes of a row
+        bytes[48 + tile] = 16; // rows
+        tile += 1;
+    }
+    Configuration(bytes)
+};
+
+/// # Safety
+///
+/// AMX is available, here and below.
+#[inline(always)]
+unsafe fn configure() {
+    // SAFETY: by the contract of this function.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly)) };
+}
+
+/// Without tile data there is less to save when the thread is switched.
+#[inline(always)]
+unsafe fn release() {
+    // SAFETY: as above.
+    unsafe { asm!("tilerelease", options(nostack, nomem)) };
+}
+
+#[inline(always)]
+unsafe fn zero_sums() {
+    // SAFETY: as above.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, options(nostack, nomem));
+    }
+}
+
+#[inline(always)]
+unsafe fn store_sums(to: *mut i32) {
+    // SAFETY: a tile of PANEL x PANEL numbers, 128 bytes a row.
+    unsafe {
+        asm!("tilestored [{to} + {row}], tmm0", "tilestored [{to} + {row} + 64], tmm1",
+            "tilestored [{to} + {row} + 2048], tmm2", "tilestored [{to} + {row} + 2112], tmm3",
+            to = in(reg) to, row = in(reg) 4 * PANEL, options(nostack));
+    }
+}
+
+/// `steps` times DEPTH elements. The four loads come first, with the hint that keeps these streams from pushing each other out of
+/// the first cache: both were measured to matter (docs/measured/amx.md). For each step two lines of `next_columns` and one of
+/// `next_rows` are brought to the second cache, which need not be valid addresses.
+#[inline(always)]
+unsafe fn multiply(
+    rows: *const u8,
+    columns: *const u8,
+    steps: usize,
+    next_columns: *const u8,
+    next_rows: *const u8,
+) {
+    // SAFETY: whole chunks by the contract of `Kernels::product`; prefetches never fault.
+    unsafe {
+        asm!("2:",
+            "tileloaddt1 tmm4, [{b} + {row}]",
+            "tileloaddt1 tmm6, [{a} + {row}]",
+            "tileloaddt1 tmm7, [{a} + {row} + 1024]",
+            "tileloaddt1 tmm5, [{b} + {row} + 1024]",
+            "prefetcht1 [{next_b}]",
+            "prefetcht1 [{next_b} + 64]",
+            "prefetcht1 [{next_a}]",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tdpbssd tmm1, tmm4, tmm7",
+            "tdpbssd tmm2, tmm5, tmm6",
+            "tdpbssd tmm3, tmm5, tmm7",
+            "add {a}, 2048",
+            "add {b}, 2048",
+            "add {next_b}, 128",
+            "add {next_a}, 64",
+            "dec {steps}",
+            "jnz 2b",
+            a = inout(reg) rows => _, b = inout(reg) columns => _, row = in(reg) 64usize,
+            steps = inout(reg) steps => _, next_b = inout(reg) next_columns => _, next_a = inout(reg) next_rows => _,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
+            out("tmm7") _, options(nostack, readonly));
+    }
+}
+
+unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile) {
+    // SAFETY: by the contract of the table.
+    unsafe {
+        configure();
+        zero_sums();
+        multiply(rows, columns, length / DEPTH, rows, columns);
+        store_sums(tile.0.as_mut_ptr());
+        release();
+    }
+}
+
+/// Row pairs of a tile of sums: the reduction of two columns at a time.
+const PAIRS: usize = PANEL / 2;
+
+/// While one tile is multiplied, the sums of the one before are reduced, and a piece of another block is reconstructed now and
+/// then: the vector units have nothing else to do.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
+    let reduction = Reduction::new(pass.modulus, pass.factor);
+    let mut sums = [const { Tile([0; TILE]) }; 2];
+    let steps = pass.count / DEPTH;
+    // SAFETY: by the contract of the table, here and below.
+    unsafe {
+        let mut stepper = meanwhile.map(|(rest, share)| (Stepper::new(rest), share, 0u64));
+        configure();
+        let mut before: *mut i8 = std::ptr::null_mut();
+        let mut current = 0;
+        for q in 0..pass.across {
+            let columns = pass.columns.add(q * pass.panel);
+            for p in 0..pass.down {
+                let rows = pass.rows.add(p * pass.panel);
+                let at = q * pass.down + p;
+                // The next panel of columns comes in two lines a step over 16 tiles, the rows of the next pass one line a step
+                // over all tiles.
+                let mut next_columns = columns.wrapping_add(pass.panel + p * steps * 128);
+                let mut next_rows = pass.next_rows.wrapping_add(at * steps * 64);
+                zero_sums();
+                if before.is_null() && stepper.is_none() {
+                    multiply(rows, columns, steps, next_columns, next_rows);
+                } else {
+                    let mut pair = 0;
+                    let old = sums[current ^ 1].0.as_ptr();
+                    for step in 0..steps {
+                        let offset = step * CHUNK_BYTES;
+                        multiply(rows.add(offset), columns.add(offset), 1, next_columns, next_rows);
+                        next_columns = next_columns.wrapping_add(128);
+                        next_rows = next_rows.wrapping_add(64);
+                        if !before.is_null() {
+                            // Short products have more than one pair to reduce in a step.
+                            let due = ((step + 1) * PAIRS).div_ceil(steps).max(step + 1).min(PAIRS);
+                            while pair < due {
+                                reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+                                pair += 1;
+                            }
+                        }
+                        if let Some((stepper, share, credit)) = &mut stepper {
+                            *credit += *share;
+                            while *credit >> 32 > 0 && !stepper.is_done() {
+                                *credit -= 1 << 32;
+                                stepper.step();
+                            }
+                        }
+                    }
+                }
+                store_sums(sums[current].0.as_mut_ptr());
+                before = pass.residues.add(at * pass.tile);
+                current ^= 1;
+            }
+        }
+        release();
+        for pair in 0..PAIRS {
+            let old = sums[current ^ 1].0.as_ptr();
+            reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+        }
+    }
+}

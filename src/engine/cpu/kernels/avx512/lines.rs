@@ -1,0 +1,370 @@
+//! Steps on chunks of lines: scan, magnitudes, residues.
+
+use std::arch::x86_64::*;
+
+use super::super::{Chunk, DEPTH, Order, PANEL, Place, Side, Sums};
+use super::constants::{PART_BITS, RESIDUES, Residue};
+use super::reduce::{low_byte, remainder};
+use super::{CHUNK_BYTES, GROUP, HALF, place_of_group};
+use crate::engine::cpu::packing;
+use crate::gemm::Lines;
+use crate::ozaki::plan::Bounds;
+use crate::ozaki::scan::Scan;
+
+/// The order in which packing needs no exchange of elements.
+pub fn order(side: Side) -> Order {
+    match side {
+        Side::Rows => Order::ElementMajor,
+        Side::Columns => Order::LineMajor,
+    }
+}
+
+/// # Safety
+///
+/// As for the table of kernels, here and below.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub unsafe fn gather(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Chunk) {
+    // SAFETY: passed on from the caller.
+    unsafe { packing::gather(from, lines, elements, out) };
+}
+
+/// What a scan collects, eight lines or eight parts of a line at a time.
+#[derive(Clone, Copy)]
+struct Running {
+    largest: __m512i,
+    lowest_bit: __m512i,
+    nonzeros: __m512i,
+}
+
+impl Running {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    fn new() -> Self {
+        let zero = _mm512_setzero_si512();
+        Self { largest: zero, lowest_bit: _mm512_set1_epi64(i32::MAX.into()), nonzeros: zero }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    fn add(&mut self, x: __m512d) {
+        let bits = _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX));
+        let nonzero = _mm512_test_epi64_mask(bits, bits);
+        self.largest = _mm512_max_epu64(self.largest, bits);
+        self.nonzeros = _mm512_mask_add_epi64(self.nonzeros, nonzero, self.nonzeros, _mm512_set1_epi64(1));
+        // |x| = m 2^q, as in `float::parts`; the lowest set bit of m is at the number of ones in (m - 1) & ~m.
+        let biased = _mm512_srli_epi64::<52>(bits);
+        let normal = _mm512_test_epi64_mask(biased, biased);
+        let fraction = _mm512_and_si512(bits, _mm512_set1_epi64((1 << 52) - 1));
+        let m = _mm512_mask_or_epi64(fraction, normal, fraction, _mm512_set1_epi64(1 << 52));
+        let below = _mm512_andnot_si512(m, _mm512_add_epi64(m, _mm512_set1_epi64(-1)));
+        let q = _mm512_max_epu64(biased, _mm512_set1_epi64(1));
+        let lowest = _mm512_add_epi64(_mm512_popcnt_epi64(below), q);
+        self.lowest_bit = _mm512_mask_min_epi64(self.lowest_bit, nonzero, self.lowest_bit, lowest);
+    }
+}
+
+/// The exponent that `Running` leaves in its lowest bits.
+const BIAS: i64 = 1075;
+
+#[inline]
+fn merge(out: &mut Scan, largest: u64, lowest_bit: i64, nonzeros: u64) {
+    *out = out.merge(Scan::from_parts(largest, (lowest_bit - BIAS) as i32, nonzeros));
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
+    // SAFETY: loads inside the chunk.
+    let load = |at: usize| unsafe { _mm512_load_pd(chunk.values.as_ptr().add(at)) };
+    if chunk.order == Order::LineMajor {
+        for (l, out) in out.iter_mut().enumerate() {
+            let mut running = Running::new();
+            for h in (0..DEPTH).step_by(8) {
+                running.add(load(l * DEPTH + h));
+            }
+            merge(
+                out,
+                _mm512_reduce_max_epu64(running.largest),
+                _mm512_reduce_min_epi64(running.lowest_bit),
+                _mm512_reduce_add_epi64(running.nonzeros) as u64,
+            );
+        }
+        return;
+    }
+    for l in (0..PANEL).step_by(8) {
+        let mut running = Running::new();
+        for h in 0..DEPTH {
+            running.add(load(h * PANEL + l));
+        }
+        let (largest, lowest_bit) = (array(running.largest), array(running.lowest_bit));
+        let nonzeros = array(running.nonzeros);
+        for i in 0..8 {
+            merge(&mut out[l + i], largest[i] as u64, lowest_bit[i], nonzeros[i] as u64);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn array(x: __m512i) -> [i64; 8] {
+    let mut out = [0; 8];
+    // SAFETY: eight numbers of 64 bits.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), x) };
+    out
+}
+
+/// 16 doubles and the exponents by which they are to be scaled; all loads are inside of a chunk.
+#[derive(Clone, Copy)]
+struct Sixteen(__m512d, __m512d);
+
+impl Sixteen {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: by the contract of this function, 16 aligned doubles.
+        unsafe { Self(_mm512_load_pd(from), _mm512_load_pd(from.add(8))) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn scaled(self, by: Self) -> Self {
+        Self(_mm512_scalef_pd(self.0, by.0), _mm512_scalef_pd(self.1, by.1))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn all(x: f64) -> Self {
+        Self(_mm512_set1_pd(x), _mm512_set1_pd(x))
+    }
+
+    /// floor(|x|), below 2^31.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn magnitudes(self) -> __m512i {
+        let low = _mm512_cvttpd_epi32(_mm512_abs_pd(self.0));
+        let high = _mm512_cvttpd_epi32(_mm512_abs_pd(self.1));
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+    }
+}
+
+/// The exponents of the lines as doubles.
+#[repr(C, align(64))]
+struct Exponents([f64; PANEL]);
+
+impl Exponents {
+    #[inline]
+    fn new(f: impl Fn(usize) -> i32) -> Self {
+        Self(std::array::from_fn(|l| f(l).into()))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn half(&self, half: usize) -> Sixteen {
+        // SAFETY: two halves of 16 numbers.
+        unsafe { Sixteen::load(self.0.as_ptr().add(half * HALF)) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub unsafe fn magnitudes(
+    side: Side,
+    chunk: &Chunk,
+    exponents: &[i32; PANEL],
+    sums: &mut [Sums; PANEL],
+    place: Option<Place>,
+) {
+    let shifts = Exponents::new(|l| 7 - exponents[l]);
+    let values = chunk.values.as_ptr();
+    let ones = _mm512_set1_epi8(1);
+    let zero = _mm512_setzero_si512();
+    // SAFETY: by the contract of the table.
+    let out = place.map(|place| unsafe { place.panel.add(place.first * PANEL) });
+    let store = |at: usize, x: __m512i| {
+        if let Some(out) = out {
+            // SAFETY: inside of the packed chunk.
+            unsafe { _mm512_storeu_si512(out.add(at).cast(), x) };
+        }
+    };
+    if side == Side::Rows {
+        for half in 0..2 {
+            let shift = shifts.half(half);
+            let (mut sum, mut squares) = (zero, zero);
+            for g in 0..DEPTH / GROUP {
+                let a = [0, 1, 2, 3].map(|q| {
+                    // SAFETY: inside of the chunk.
+                    unsafe { Sixteen::load(values.add((GROUP * g + q) * PANEL + half * HALF)) }
+                        .scaled(shift)
+                        .magnitudes()
+                });
+                let low = _mm512_or_si512(a[0], _mm512_slli_epi32::<8>(a[1]));
+                let high = _mm512_or_si512(_mm512_slli_epi32::<16>(a[2]), _mm512_slli_epi32::<24>(a[3]));
+                let word = _mm512_or_si512(low, high);
+                sum = _mm512_dpbusd_epi32(sum, word, ones);
+                squares = _mm512_dpbusd_epi32(squares, word, word);
+                store(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP, word);
+            }
+            let (mut s, mut t) = ([0i32; HALF], [0i32; HALF]);
+            // SAFETY: 16 numbers of 32 bits.
+            unsafe {
+                _mm512_storeu_si512(s.as_mut_ptr().cast(), sum);
+                _mm512_storeu_si512(t.as_mut_ptr().cast(), squares);
+            }
+            for (l, sums) in sums[half * HALF..][..HALF].iter_mut().enumerate() {
+                sums.sum += s[l] as u64;
+                sums.squares += t[l] as u64;
+            }
+        }
+        return;
+    }
+    for (l, sums) in sums.iter_mut().enumerate() {
+        let shift = Sixteen::all(shifts.0[l]);
+        let a = [0, 1, 2, 3].map(|q| {
+            // SAFETY: inside of the chunk.
+            unsafe { Sixteen::load(values.add(l * DEPTH + 16 * q)) }.scaled(shift).magnitudes()
+        });
+        let bytes = _mm512_packs_epi16(_mm512_packs_epi32(a[0], a[1]), _mm512_packs_epi32(a[2], a[3]));
+        sums.sum += _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(zero, bytes, ones)) as u64;
+        sums.squares += _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(zero, bytes, bytes)) as u64;
+        store(l * DEPTH, bytes);
+    }
+}
+
+/// 16 scaled integers in parts: the low and the high 32 bits of each part + 2^63.
+#[derive(Clone, Copy)]
+struct Parts<const N: usize>([(__m512i, __m512i); N]);
+
+impl<const N: usize> Parts<N> {
+    /// Part i counts 2^(48 i): the higher ones are cut off, the rest is exact in a double, and the lowest is rounded to nearest.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn new(x: Sixteen) -> Self {
+        let mut out = [(_mm512_setzero_si512(), _mm512_setzero_si512()); N];
+        let Sixteen(mut low, mut high) = x;
+        for i in (0..N).rev() {
+            let (a, b) = if i == 0 {
+                (_mm512_cvtpd_epi64(low), _mm512_cvtpd_epi64(high))
+            } else {
+                let unit = _mm512_set1_pd((1u128 << (PART_BITS * i as u32)) as f64);
+                let inverse = _mm512_set1_pd(1.0 / (1u128 << (PART_BITS * i as u32)) as f64);
+                let a = _mm512_cvttpd_epi64(_mm512_mul_pd(low, inverse));
+                let b = _mm512_cvttpd_epi64(_mm512_mul_pd(high, inverse));
+                low = _mm512_fnmadd_pd(_mm512_cvtepi64_pd(a), unit, low);
+                high = _mm512_fnmadd_pd(_mm512_cvtepi64_pd(b), unit, high);
+                (a, b)
+            };
+            let sign = _mm512_set1_epi64(i64::MIN);
+            let (a, b) = (_mm512_xor_si512(a, sign), _mm512_xor_si512(b, sign));
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            out[i] = (_mm512_permutex2var_epi32(a, even, b), _mm512_permutex2var_epi32(a, odd, b));
+        }
+        Self(out)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    fn residues(&self, of: &Residue) -> __m512i {
+        let mut s = _mm512_set1_epi32(of.start[N - 1]);
+        for i in 0..N {
+            s = _mm512_dpbusd_epi32(s, self.0[i].0, _mm512_set1_epi32(of.low[i]));
+            s = _mm512_dpbusd_epi32(s, self.0[i].1, _mm512_set1_epi32(of.high[i]));
+        }
+        remainder(s, &of.modulus)
+    }
+}
+
+/// Four times 16 scaled integers to 64 bytes of residues for every modulus, at `out` and multiples of `plane` further on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn pack<const N: usize, const ROWS: bool>(
+    x: [Sixteen; 4],
+    moduli: usize,
+    mut out: *mut u8,
+    plane: usize,
+) {
+    let parts = [Parts::<N>::new(x[0]), Parts::new(x[1]), Parts::new(x[2]), Parts::new(x[3])];
+    // The four elements of a line come together; for rows the lines stay in order, groups of elements are apart already.
+    let exchange = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    let mut store = |r: [__m512i; 4]| {
+        let packed = _mm512_packs_epi16(_mm512_packs_epi32(r[0], r[1]), _mm512_packs_epi32(r[2], r[3]));
+        let packed = if ROWS { _mm512_shuffle_epi8(packed, exchange) } else { packed };
+        // SAFETY: the packed chunk of this plane.
+        unsafe {
+            _mm512_storeu_si512(out.cast(), packed);
+            out = out.wrapping_add(plane);
+        }
+    };
+    // Modulo 256 the lowest byte says it all.
+    store([0, 1, 2, 3].map(|q| low_byte(parts[q].0[0].0)));
+    for of in &RESIDUES[1..moduli] {
+        store([0, 1, 2, 3].map(|q| parts[q].residues(of)));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn residues_of<const N: usize>(
+    side: Side,
+    chunk: &Chunk,
+    s: &[i32; PANEL],
+    moduli: usize,
+    place: Place,
+) {
+    let shifts = Exponents::new(|l| s[l]);
+    let values = chunk.values.as_ptr();
+    // SAFETY: by the contract of the table: the chunk and its place.
+    unsafe {
+        let out = place.panel.add(place.first / DEPTH * CHUNK_BYTES);
+        if side == Side::Rows {
+            for g in 0..DEPTH / GROUP {
+                for half in 0..2 {
+                    let shift = shifts.half(half);
+                    let x = [0, 1, 2, 3].map(|q| {
+                        Sixteen::load(values.add((GROUP * g + q) * PANEL + half * HALF)).scaled(shift)
+                    });
+                    let to = out.add(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP);
+                    pack::<N, true>(x, moduli, to, place.plane);
+                }
+            }
+        } else {
+            for l in 0..PANEL {
+                let shift = Sixteen::all(shifts.0[l]);
+                let x = [0, 1, 2, 3].map(|q| Sixteen::load(values.add(l * DEPTH + 16 * q)).scaled(shift));
+                pack::<N, false>(x, moduli, out.add(l * DEPTH), place.plane);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub unsafe fn residues(
+    side: Side,
+    chunk: &Chunk,
+    s: &[i32; PANEL],
+    bits: i32,
+    moduli: usize,
+    place: Place,
+) {
+    // A part holds 62 bits, each further one 48.
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match bits {
+            ..=62 => residues_of::<1>(side, chunk, s, moduli, place),
+            63..=110 => residues_of::<2>(side, chunk, s, moduli, place),
+            _ => residues_of::<3>(side, chunk, s, moduli, place),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn raise_needs(
+    bounds: &Bounds,
+    row_needs: &mut [i64],
+    column_needs: &mut [i64],
+    meet: &dyn Fn(usize, usize) -> bool,
+) {
+    bounds.raise_needs(row_needs, column_needs, meet);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
+    bounds.largest_key(row_needs, column_needs)
+}

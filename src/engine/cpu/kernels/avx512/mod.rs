@@ -1,0 +1,54 @@
+//! Steps in AVX-512 (with VNNI, IFMA, VPOPCNTDQ) that the kernels for AMX share: everything but the product itself.
+//!
+//! Packed elements are bytes, 2 KB for each chunk. Both sides hold the elements of a chunk in sixteen groups of four, and the
+//! groups in the order in which the packing instructions leave them: group g is at place 4 (g mod 4) + g div 4. For the columns of
+//! op(B) the bytes lie as [half of the panel][16 lines][64 elements]; for the rows of op(A) as [half][16 groups][16 lines][4
+//! elements], which is how tile products want their second operand.
+
+use super::{DEPTH, PANEL, Side};
+
+pub mod constants;
+mod lines;
+mod reconstruct;
+mod reduce;
+
+pub use lines::{gather, largest, magnitudes, order, raise_needs, residues, scan};
+pub use reconstruct::{PIECES, Stepper, reconstruct};
+pub use reduce::{Reduction, residue_at};
+
+/// Bytes of a packed chunk.
+pub const CHUNK_BYTES: usize = PANEL * DEPTH;
+/// Lines of half a panel.
+pub const HALF: usize = PANEL / 2;
+/// Elements of a group.
+const GROUP: usize = 4;
+
+/// All that the functions here use is there, and the system saves the registers.
+pub fn available() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512cd")
+        && is_x86_feature_detected!("avx512vnni")
+        && is_x86_feature_detected!("avx512ifma")
+        && is_x86_feature_detected!("avx512vpopcntdq")
+        && is_x86_feature_detected!("fma")
+}
+
+/// The place of group g, and the group at place g: the exchange is its own inverse.
+pub const fn place_of_group(g: usize) -> usize {
+    4 * (g % 4) + g / 4
+}
+
+/// Where element `h` of line `l` is in a panel.
+pub fn element_at(side: Side, _length: usize, l: usize, h: usize) -> usize {
+    let (chunk, h) = (h / DEPTH, h % DEPTH);
+    let (half, line) = (l / HALF, l % HALF);
+    let (group, rest) = (place_of_group(h / GROUP), h % GROUP);
+    let inside = match side {
+        Side::Columns => line * DEPTH + group * GROUP + rest,
+        Side::Rows => group * HALF * GROUP + line * GROUP + rest,
+    };
+    chunk * CHUNK_BYTES + half * HALF * DEPTH + inside
+}

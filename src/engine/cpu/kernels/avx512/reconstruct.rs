@@ -1,0 +1,276 @@
+//! Step *reconstruct* for 16 entries at a time (NUMERICS section 4): the CRT sums in limbs of integers, exact; then one rounding.
+
+use std::arch::x86_64::*;
+
+use super::super::portable::reconstruct_tile;
+use super::super::{PANEL, Reconstruction, TILE};
+use super::constants::{Crt, MOST_LIMBS, crt};
+use super::reduce::residue_at;
+use crate::ozaki::moduli::MAX_MODULI;
+
+/// Pieces of two columns: their residues are put side by side, then come four times 16 entries.
+const PIECES_OF_PAIR: usize = 5;
+/// Pieces of a tile.
+pub const PIECES: usize = PANEL / 2 * PIECES_OF_PAIR;
+
+/// Moduli whose residues share a register.
+const QUAD: usize = 4;
+const QUADS: usize = MAX_MODULI.div_ceil(QUAD);
+
+/// Does a reconstruction piece by piece: each is short enough to run in the shadow of a few tile products.
+pub struct Stepper<'a, 'b> {
+    rest: &'a mut Reconstruction<'b>,
+    crt: &'static Crt,
+    /// For each 16 entries of two columns and each four moduli: four residues in 32 bits for each entry.
+    residues: [[__m512i; QUADS]; 4],
+    /// All results of the tile are far from the ends of the range of doubles.
+    ordinary: bool,
+}
+
+impl<'a, 'b> Stepper<'a, 'b> {
+    /// # Safety
+    ///
+    /// As for the table of kernels.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    pub unsafe fn new(rest: &'a mut Reconstruction<'b>) -> Self {
+        let crt = crt(rest.moduli);
+        let residues = [[_mm512_setzero_si512(); QUADS]; 4];
+        let mut out = Self { rest, crt, residues, ordinary: false };
+        if !out.is_done() {
+            out.ordinary = out.is_ordinary();
+            if !out.rest.part.is_multiple_of(PIECES_OF_PAIR) {
+                // SAFETY: passed on from the caller.
+                unsafe { out.unpack(out.rest.part / PIECES_OF_PAIR) };
+            }
+        }
+        out
+    }
+
+    #[inline(always)]
+    pub fn is_done(&self) -> bool {
+        self.rest.tile >= self.rest.tiles()
+    }
+
+    /// |C'| < 2^155, so a result is zero or of normal size if its exponent keeps away from both ends. Elsewhere the rounding must
+    /// look at the range, which the portable kernel does.
+    fn is_ordinary(&self) -> bool {
+        let at = self.rest.place();
+        let range = |s: &[i32]| s.iter().fold((i32::MAX, i32::MIN), |(a, b), &s| (a.min(s), b.max(s)));
+        let (rows, columns) = (
+            range(&self.rest.rows[at.i..][..at.rows]),
+            range(&self.rest.columns[at.j..][..at.columns]),
+        );
+        let nu = self.rest.with.nu;
+        nu - rows.1 - columns.1 >= -1020 && nu - rows.0 - columns.0 <= 860
+    }
+
+    /// The next piece.
+    ///
+    /// # Safety
+    ///
+    /// As for the table of kernels; not all is done.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    pub unsafe fn step(&mut self) {
+        let part = self.rest.part;
+        let (pair, phase) = (part / PIECES_OF_PAIR, part % PIECES_OF_PAIR);
+        if part == 0 {
+            self.ordinary = self.is_ordinary();
+            if !self.ordinary {
+                // SAFETY: passed on from the caller.
+                unsafe { reconstruct_tile(self.rest, residue_at) };
+                self.rest.complete();
+                return;
+            }
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if phase == 0 {
+                self.unpack(pair);
+            } else {
+                match self.crt.limbs {
+                    1 => self.entries::<1>(pair, phase - 1),
+                    2 => self.entries::<2>(pair, phase - 1),
+                    3 => self.entries::<3>(pair, phase - 1),
+                    4 => self.entries::<4>(pair, phase - 1),
+                    _ => self.entries::<5>(pair, phase - 1),
+                }
+            }
+        }
+        self.rest.part += 1;
+        if self.rest.part == PIECES {
+            self.rest.complete();
+        }
+    }
+
+    /// The residues of two columns, those of four moduli side by side.
+    ///
+    /// # Safety
+    ///
+    /// As for the table of kernels.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    unsafe fn unpack(&mut self, pair: usize) {
+        let from = self.rest.tile_residues().wrapping_add(64 * pair);
+        let moduli = self.rest.moduli;
+        for quad in 0..moduli.div_ceil(QUAD) {
+            let load = |i: usize| {
+                let l = QUAD * quad + i;
+                // SAFETY: plane l of the tile.
+                if l < moduli {
+                    unsafe { _mm512_load_si512(from.add(l * TILE).cast()) }
+                } else {
+                    _mm512_setzero_si512()
+                }
+            };
+            let (a, b, c, d) = (load(0), load(1), load(2), load(3));
+            let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
+            self.residues[0][quad] = _mm512_unpacklo_epi16(ab, cd);
+            self.residues[1][quad] = _mm512_unpackhi_epi16(ab, cd);
+            let (ab, cd) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
+            self.residues[2][quad] = _mm512_unpacklo_epi16(ab, cd);
+            self.residues[3][quad] = _mm512_unpackhi_epi16(ab, cd);
+        }
+    }
+
+    /// The CRT sums of 16 entries: eight in a register for each limb, in the order of the unpacking. All but the highest start
+    /// with half of a limb, which the carry takes out again.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    fn sums<const L: usize>(&self, quarter: usize) -> [[__m512i; L]; 2] {
+        let zero = _mm512_setzero_si512();
+        let mut sums = [[_mm512_set1_epi64(self.crt.half); L]; 2];
+        sums.iter_mut().for_each(|sums| sums[L - 1] = zero);
+        for (t, pair) in self.crt.pair[..self.crt.pairs].iter().enumerate() {
+            let residues = self.residues[quarter][t / 2];
+            let start = _mm512_set1_epi32(pair.start);
+            let mut z = _mm512_dpbusd_epi32(start, _mm512_set1_epi32(pair.weights), residues);
+            if t == 0 {
+                z = _mm512_dpbusd_epi32(z, _mm512_set1_epi32(pair.extra), residues);
+            }
+            let z = [_mm512_unpacklo_epi32(z, zero), _mm512_unpackhi_epi32(z, zero)];
+            for i in 0..L {
+                let limb = _mm512_set1_epi64(pair.limbs[i]);
+                sums[0][i] = _mm512_madd52lo_epu64(sums[0][i], z[0], limb);
+                sums[1][i] = _mm512_madd52lo_epu64(sums[1][i], z[1], limb);
+            }
+        }
+        sums
+    }
+
+    /// C' from its sums, correctly rounded.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    fn rounded<const L: usize>(&self, mut s: [__m512i; L]) -> __m512d {
+        let crt = self.crt;
+        // The quotient by P. All summands are positive, and so is the quotient: added to 2^52 it stands in the fraction bits.
+        let mut quotient = _mm512_set1_pd((1u64 << 52) as f64);
+        let mut sum = _mm512_set1_pd(-crt.quotient_of_halves);
+        for i in L.saturating_sub(3)..L {
+            let unit = _mm512_set1_pd(crt.quotient[L - 1 - i]);
+            sum = _mm512_fmadd_pd(_mm512_cvtepi64_pd(s[i]), unit, sum);
+        }
+        quotient = _mm512_add_pd(sum, quotient);
+        let q = _mm512_castpd_si512(quotient);
+        for i in 0..L {
+            let product = _mm512_set1_epi64(crt.product[i]);
+            s[i] = _mm512_sub_epi64(s[i], _mm512_madd52lo_epu64(_mm512_setzero_si512(), q, product));
+        }
+        // Carry, so that each limb is at most half of the next one's unit in magnitude: no sum of a limb and all below it then
+        // cancels more than a bit.
+        let width = _mm_cvtsi32_si128(crt.width as i32);
+        let (mask, half) = (_mm512_set1_epi64((1 << crt.width) - 1), _mm512_set1_epi64(crt.half));
+        for i in 0..L - 1 {
+            s[i + 1] = _mm512_add_epi64(s[i + 1], _mm512_sra_epi64(s[i], width));
+            s[i] = _mm512_sub_epi64(_mm512_and_si512(s[i], mask), half);
+        }
+        // From the lowest limb up: the sum in double precision and the errors, exact since the limbs do not overlap.
+        let mut high = _mm512_cvtepi64_pd(s[0]);
+        let mut errors = [_mm512_setzero_pd(); MOST_LIMBS];
+        for i in 1..L {
+            let limb = _mm512_cvtepi64_pd(s[i]);
+            let unit = _mm512_set1_pd(f64::from_bits((1023 + u64::from(crt.width) * i as u64) << 52));
+            let sum = _mm512_fmadd_pd(limb, unit, high);
+            errors[i] = _mm512_add_pd(_mm512_fmsub_pd(limb, unit, sum), high);
+            high = sum;
+        }
+        if L < 3 {
+            return high; // rounded once
+        }
+        let mut rest = errors[1];
+        for &error in &errors[2..L] {
+            rest = add_to_odd(error, rest);
+        }
+        _mm512_add_pd(high, rest)
+    }
+
+    /// 16 entries of a column: quarter 0 and 1 are the upper and lower half of the first of the two columns.
+    ///
+    /// # Safety
+    ///
+    /// As for the table of kernels.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    unsafe fn entries<const L: usize>(&mut self, pair: usize, quarter: usize) {
+        let at = self.rest.place();
+        let (j, i) = (2 * pair + quarter / 2, 16 * (quarter % 2));
+        if j >= at.columns || i >= at.rows {
+            return;
+        }
+        let [a, b] = self.sums::<L>(quarter);
+        let (a, b) = (self.rounded(a), self.rounded(b));
+        // Back to the order of the rows.
+        let low = _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), b);
+        let high = _mm512_permutex2var_pd(a, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), b);
+        let column = self.rest.with.nu - self.rest.columns[at.j + j];
+        let c = self.rest.c;
+        let to = c.pointer().wrapping_add(self.rest.at.i + at.i + (self.rest.at.j + at.j + j) * c.ld);
+        let mask = |first: usize| (0xFFu32 >> 8usize.saturating_sub(at.rows.saturating_sub(first)).min(8)) as u8;
+        for (half, value) in [low, high].into_iter().enumerate() {
+            let (first, mask) = (i + 8 * half, mask(i + 8 * half));
+            // SAFETY: only entries inside of C and exponents of its rows, by the mask; no address needs alignment.
+            unsafe {
+                let rows = self.rest.rows.as_ptr().wrapping_add(at.i + first);
+                let rows = _mm512_cvtepi32_pd(_mm256_maskz_loadu_epi32(mask, rows));
+                let exponents = _mm512_sub_pd(_mm512_set1_pd(f64::from(column)), rows);
+                let mut value = _mm512_scalef_pd(value, exponents);
+                let to = to.wrapping_add(first);
+                let mu = _mm512_set1_pd(self.rest.with.mu);
+                if self.rest.beta != 0.0 {
+                    let old = _mm512_maskz_loadu_pd(mask, to);
+                    value = _mm512_fmadd_pd(mu, value, _mm512_mul_pd(_mm512_set1_pd(self.rest.beta), old));
+                } else if self.rest.with.mu != 1.0 {
+                    value = _mm512_fmadd_pd(mu, value, _mm512_setzero_pd());
+                }
+                _mm512_mask_storeu_pd(to, mask, value);
+            }
+        }
+    }
+}
+
+/// x + y rounded to odd: the sum if it is a double, else the one of its two neighbours whose last bit is set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn add_to_odd(x: __m512d, y: __m512d) -> __m512d {
+    const QUIET: i32 = _MM_FROUND_NO_EXC;
+    let inward = _mm512_add_round_pd::<{ _MM_FROUND_TO_ZERO | QUIET }>(x, y);
+    let up = _mm512_add_round_pd::<{ _MM_FROUND_TO_POS_INF | QUIET }>(x, y);
+    let down = _mm512_add_round_pd::<{ _MM_FROUND_TO_NEG_INF | QUIET }>(x, y);
+    let inexact = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(up, down);
+    let bits = _mm512_castpd_si512(inward);
+    _mm512_castsi512_pd(_mm512_mask_or_epi64(bits, inexact, bits, _mm512_set1_epi64(1)))
+}
+
+/// # Safety
+///
+/// As for the table of kernels.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+pub unsafe fn reconstruct(rest: &mut Reconstruction) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut stepper = Stepper::new(rest);
+        while !stepper.is_done() {
+            stepper.step();
+        }
+    }
+}
