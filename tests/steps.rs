@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Chunk, DEPTH, Kernels, Order, PANEL, Pass, Place, Reconstruction, Side, Sums, TILE, Tile, runnable,
+    Buffer, DEPTH, Kernels, Order, PANEL, Pass, Place, Reconstruction, Side, Sums, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
@@ -39,8 +39,8 @@ fn any_line() -> impl Strategy<Value = Vec<f64>> {
 }
 
 /// A chunk of PANEL lines of DEPTH elements: the values again and again, from another one on in each line.
-fn chunk_of(kernels: &Kernels, side: Side, values: &[f64]) -> Chunk {
-    let mut chunk = Chunk::new((kernels.order)(side));
+fn buffer_of(kernels: &Kernels, side: Side, values: &[f64]) -> Buffer {
+    let mut chunk = Buffer::new((kernels.order)(side));
     for l in 0..PANEL {
         for h in 0..DEPTH {
             let at = if chunk.order == Order::LineMajor { l * DEPTH + h } else { h * PANEL + l };
@@ -50,8 +50,13 @@ fn chunk_of(kernels: &Kernels, side: Side, values: &[f64]) -> Chunk {
     chunk
 }
 
-fn line(chunk: &Chunk, l: usize) -> Vec<f64> {
-    (0..DEPTH).map(|h| chunk.at(l, h)).collect()
+fn element(buffer: &Buffer, l: usize, h: usize) -> f64 {
+    // SAFETY: inside of the buffer.
+    unsafe { buffer.chunk().at(l, h).read() }
+}
+
+fn line(buffer: &Buffer, l: usize) -> Vec<f64> {
+    (0..DEPTH).map(|h| element(buffer, l, h)).collect()
 }
 
 /// Packed panels of a few planes, with a sentinel in what no kernel may write.
@@ -103,7 +108,7 @@ impl Panels {
 }
 
 /// Equal zeros of lines far from the others' exponents would hide mistakes: each line has its own scale.
-fn exponents(chunk: &Chunk) -> [i32; PANEL] {
+fn exponents(chunk: &Buffer) -> [i32; PANEL] {
     std::array::from_fn(|l| reference::line(&line(chunk, l)).exponent)
 }
 
@@ -112,14 +117,14 @@ proptest! {
     fn scan_and_sums(values in any_line(), more in any_line()) {
         for kernels in runnable() {
             for side in SIDES {
-                let chunks = [chunk_of(kernels, side, &values), chunk_of(kernels, side, &more)];
+                let chunks = [buffer_of(kernels, side, &values), buffer_of(kernels, side, &more)];
                 let mut scans = [Scan::EMPTY; PANEL];
                 // SAFETY: the CPU can run the kernels, here and below.
-                chunks.iter().for_each(|chunk| unsafe { (kernels.scan)(chunk, &mut scans) });
+                chunks.iter().for_each(|chunk| unsafe { (kernels.scan)(&chunk.chunk(), &mut scans) });
                 let e = scans.map(|scan| scan.exponent());
                 let mut sums = [Sums::default(); PANEL];
                 for chunk in &chunks {
-                    unsafe { (kernels.magnitudes)(side, chunk, &e, &mut sums, None) };
+                    unsafe { (kernels.magnitudes)(side, &chunk.chunk(), &e, &mut sums, None) };
                 }
                 for l in 0..PANEL {
                     let want = reference::line(&[line(&chunks[0], l), line(&chunks[1], l)].concat());
@@ -134,15 +139,15 @@ proptest! {
     fn magnitudes(values in any_line()) {
         for kernels in runnable() {
             for side in SIDES {
-                let chunk = chunk_of(kernels, side, &values);
+                let chunk = buffer_of(kernels, side, &values);
                 let e = exponents(&chunk);
                 let mut panels = Panels::new(kernels, 1);
                 let place = panels.place();
                 let mut sums = [Sums::default(); PANEL];
-                unsafe { (kernels.magnitudes)(side, &chunk, &e, &mut sums, Some(place)) };
+                unsafe { (kernels.magnitudes)(side, &chunk.chunk(), &e, &mut sums, Some(place)) };
                 for l in 0..PANEL {
                     for h in 0..DEPTH {
-                        let want = i16::from(reference::magnitude(chunk.at(l, h), e[l]));
+                        let want = i16::from(reference::magnitude(element(&chunk, l, h), e[l]));
                         prop_assert_eq!(panels.at(kernels, side, 0, l, h), want, "{} {:?}", kernels.name, side);
                     }
                 }
@@ -156,20 +161,20 @@ proptest! {
     fn residues(values in any_line(), bits in -60i32..=155, n in 2usize..=MAX_MODULI) {
         for kernels in runnable() {
             for side in SIDES {
-                let chunk = chunk_of(kernels, side, &values);
+                let chunk = buffer_of(kernels, side, &values);
                 let s = exponents(&chunk).map(|e| bits - e);
                 let mut panels = Panels::new(kernels, n);
                 let place = panels.place();
-                unsafe { (kernels.residues)(side, &chunk, &s, bits, n, place) };
+                unsafe { (kernels.residues)(side, &chunk.chunk(), &s, bits, n, place) };
                 for l in (0..PANEL).step_by(5) {
                     for h in 0..DEPTH {
-                        let scaled = reference::scaled(chunk.at(l, h), s[l]);
+                        let scaled = reference::scaled(element(&chunk, l, h), s[l]);
                         for modulus in 0..n {
                             let want = i16::from(reference::residue(&scaled, modulus));
                             let got = panels.at(kernels, side, modulus, l, h);
                             prop_assert_eq!(
                                 got, want, "{} {:?} {:e} 2^{} modulus {}",
-                                kernels.name, side, chunk.at(l, h), s[l], modulus
+                                kernels.name, side, element(&chunk, l, h), s[l], modulus
                             );
                         }
                     }
@@ -186,12 +191,12 @@ proptest! {
             .iter().flat_map(|&m| [m as f64, -(m as f64)]).collect();
         for kernels in runnable() {
             for side in SIDES {
-                let chunk = chunk_of(kernels, side, &values);
+                let chunk = buffer_of(kernels, side, &values);
                 let mut panels = Panels::new(kernels, MAX_MODULI);
                 let place = panels.place();
-                unsafe { (kernels.residues)(side, &chunk, &[-drop; PANEL], 54 - drop, MAX_MODULI, place) };
+                unsafe { (kernels.residues)(side, &chunk.chunk(), &[-drop; PANEL], 54 - drop, MAX_MODULI, place) };
                 for (h, modulus) in (0..values.len()).flat_map(|h| (0..MAX_MODULI).map(move |l| (h, l))) {
-                    let want = i16::from(reference::residue(&reference::scaled(chunk.at(0, h), -drop), modulus));
+                    let want = i16::from(reference::residue(&reference::scaled(element(&chunk, 0, h), -drop), modulus));
                     prop_assert_eq!(panels.at(kernels, side, modulus, 0, h), want);
                 }
             }
@@ -330,6 +335,7 @@ fn passes_of_every_modulus() {
                         tile: 2 * TILE,
                         add,
                         next_rows: std::ptr::null(),
+                    next_columns: std::ptr::null(),
                     };
                     unsafe { (kernels.pass)(&pass, None) };
                     for (tile, i, j) in (0..down * across).flat_map(|t| (0..TILE).map(move |e| (t, e % 32, e / 32))) {
@@ -373,6 +379,7 @@ fn passes_with_extreme_sums() {
                     tile: TILE,
                     add: false,
                     next_rows: std::ptr::null(),
+                    next_columns: std::ptr::null(),
                 };
                 unsafe { (kernels.pass)(&pass, None) };
                 let want = canonical(sum * i64::from(factor), l) as i8;
@@ -532,7 +539,7 @@ fn scans_see_what_is_not_finite() {
                 (vec![f64::NEG_INFINITY, 0.0], false),
             ] {
                 let mut scans = [Scan::EMPTY; PANEL];
-                unsafe { (kernels.scan)(&chunk_of(kernels, side, &values), &mut scans) };
+                unsafe { (kernels.scan)(&buffer_of(kernels, side, &values).chunk(), &mut scans) };
                 assert!(scans.iter().all(|scan| scan.is_finite() == finite), "{} {values:?}", kernels.name);
                 if values == [0.0] {
                     assert_eq!(scans, [Scan::EMPTY; PANEL]);

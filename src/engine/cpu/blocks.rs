@@ -114,7 +114,8 @@ impl Tasks {
         let (mut down, mut across) = (blocking.down, blocking.across);
         let panels = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
         let count = |down: usize, across: usize| panels.0.div_ceil(down) * panels.1.div_ceil(across);
-        while count(down, across) < TASKS_A_THREAD * threads {
+        let e = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+        while count(down, across) < e("TT", TASKS_A_THREAD) * threads {
             if across > LEAST_ACROSS {
                 across = across.div_ceil(2);
             } else if down > LEAST_ACROSS {

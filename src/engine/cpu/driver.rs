@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
-use super::kernels::{Chunk, DEPTH, Kernels, PANEL, Pass, Reconstruction, Side, TILE};
+use super::kernels::{Buffer, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE};
 use super::team::{self, Panicked};
 use super::workspace::{Arena, Charge, DEFAULT_BYTES, empty, piece_bytes};
 use crate::engine::{Outcome, Phases, Report, Settings};
@@ -105,20 +105,28 @@ impl<'a> Run<'a> {
     ///
     /// The matrix can be read.
     pub unsafe fn for_each_chunk(&self, part: &Part, p: usize, mut f: impl FnMut(&Chunk, usize)) {
-        let lines = PANEL.min(part.lines - p * PANEL);
-        let mut chunk = Chunk::new((self.kernels.order)(part.side));
+        let kernels = self.kernels;
+        let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
+        let order = (kernels.order)(part.side);
+        let matrix = part.operand;
+        let (stored, stride, next) = if matrix.element_stride == 1 {
+            (Order::LineMajor, matrix.line_stride, DEPTH)
+        } else {
+            (Order::ElementMajor, matrix.element_stride, std::env::var("TP").ok().and_then(|v| v.parse().ok()).unwrap_or(16usize).wrapping_mul(matrix.element_stride))
+        };
+        let mut buffer = None;
         for first in (0..part.count).step_by(DEPTH) {
             let count = DEPTH.min(part.count - first);
-            // SAFETY: the part is inside of the matrix.
-            unsafe {
-                (self.kernels.gather)(
-                    part.operand,
-                    (part.first_line + p * PANEL, lines),
-                    (part.first + first, count),
-                    &mut chunk,
-                );
+            if kernels.direct && stored == order && lines == PANEL && count == DEPTH {
+                let at = line * matrix.line_stride + (part.first + first) * matrix.element_stride;
+                let start = matrix.pointer().wrapping_add(at);
+                f(&Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) }, first);
+                continue;
             }
-            f(&chunk, first);
+            let buffer = buffer.get_or_insert_with(|| Buffer::new(order));
+            // SAFETY: the part is inside of the matrix.
+            unsafe { (kernels.gather)(matrix, (line, lines), (part.first + first, count), buffer) };
+            f(&buffer.chunk(), first);
         }
     }
 
@@ -423,9 +431,10 @@ impl Block<'_> {
             let offset = |side| (kernels.element_at)(side, a.length, 0, first) * kernels.element;
             for l in 0..moduli {
                 let rows = |l: usize| a.panel(l, p).wrapping_add(offset(Side::Rows)).cast_const();
+                let columns = |l: usize| b.panel(l, q).wrapping_add(offset(Side::Columns)).cast_const();
                 let pass = Pass {
                     rows: rows(l),
-                    columns: b.panel(l, q).wrapping_add(offset(Side::Columns)),
+                    columns: columns(l),
                     panel: a.panel,
                     length: a.length,
                     count,
@@ -437,9 +446,10 @@ impl Block<'_> {
                     tile: moduli * TILE,
                     add: add || first > 0,
                     next_rows: rows(l + 1),
+                    next_columns: columns(l + 1),
                 };
                 // SAFETY: by the contract of this function.
-                unsafe { (kernels.pass)(&pass, meanwhile.as_deref_mut().map(|rest| (rest, share))) };
+                unsafe { (kernels.pass)(&pass, if std::env::var("TM").is_ok() {None} else {meanwhile.as_deref_mut().map(|rest| (rest, share))}) };
             }
         }
     }

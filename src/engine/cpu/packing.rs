@@ -1,10 +1,10 @@
 //! Reading lines of A and B, and reading and writing columns of C: with the reconstruction of the kernels the only place of the
 //! CPU engines that touches the caller's memory. No address needs alignment, and nothing outside the matrices is read or written.
 
-use super::kernels::{Chunk, DEPTH, Order, PANEL};
+use super::kernels::{Buffer, DEPTH, Order, PANEL};
 use crate::gemm::{Lines, MatMut};
 
-/// Fills a chunk with elements first.., `count` of them (at most DEPTH), of the lines line.., `lines` of them (at most PANEL),
+/// Fills a buffer with elements first.., `count` of them (at most DEPTH), of the lines line.., `lines` of them (at most PANEL),
 /// and with zeros around them.
 ///
 /// # Safety
@@ -15,7 +15,7 @@ pub unsafe fn gather(
     from: &Lines,
     (line, lines): (usize, usize),
     (first, count): (usize, usize),
-    out: &mut Chunk,
+    out: &mut Buffer,
 ) {
     debug_assert!(line + lines <= from.count && first + count <= from.length);
     debug_assert!(lines <= PANEL && count <= DEPTH);

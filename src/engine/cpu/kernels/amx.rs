@@ -8,7 +8,7 @@
 //! contiguous in C: tiles 0 to 3 hold 2 x 2 tiles of 16 x 16 sums, 4 and 5 the columns of op(B), 6 and 7 the rows of op(A).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_T1, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::avx512::{self, CHUNK_BYTES, Reduction, Stepper};
@@ -18,6 +18,7 @@ pub static KERNELS: Kernels = Kernels {
     name: "amx",
     available,
     order: avx512::order,
+    direct: true,
     element: 1,
     blocking,
     element_at: avx512::element_at,
@@ -82,8 +83,9 @@ fn blocking(length: usize) -> Blocking {
     const L2_BYTES: usize = 1 << 20;
     const MOST_DEPTH: usize = 4096;
     let depth = length.min(MOST_DEPTH);
-    let down = (L2_BYTES / (PANEL * depth)).clamp(4, 16);
-    Blocking { down, across: 16, depth: MOST_DEPTH }
+    let e = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+    let down = (L2_BYTES / (PANEL * depth)).clamp(4, e("TD", 16));
+    Blocking { down, across: e("TA", 16), depth: e("TK", MOST_DEPTH) }
 }
 
 /// Eight tiles of 16 rows of 64 bytes.
@@ -138,40 +140,64 @@ unsafe fn store_sums(to: *mut i32) {
 }
 
 /// `steps` times DEPTH elements. The four loads come first, with the hint that keeps these streams from pushing each other out of
-/// the first cache: both were measured to matter (docs/measured/amx.md). For each step two lines of `next_columns` and one of
-/// `next_rows` are brought to the second cache, which need not be valid addresses.
+/// the first cache: both were measured to matter (docs/measured/amx.md).
 #[inline(always)]
-unsafe fn multiply(
-    rows: *const u8,
-    columns: *const u8,
-    steps: usize,
-    next_columns: *const u8,
-    next_rows: *const u8,
-) {
-    // SAFETY: whole chunks by the contract of `Kernels::product`; prefetches never fault.
+unsafe fn multiply(rows: *const u8, columns: *const u8, steps: usize) {
+    // SAFETY: whole chunks by the contract of `Kernels::product`.
     unsafe {
         asm!("2:",
             "tileloaddt1 tmm4, [{b} + {row}]",
             "tileloaddt1 tmm6, [{a} + {row}]",
             "tileloaddt1 tmm7, [{a} + {row} + 1024]",
             "tileloaddt1 tmm5, [{b} + {row} + 1024]",
-            "prefetcht1 [{next_b}]",
-            "prefetcht1 [{next_b} + 64]",
-            "prefetcht1 [{next_a}]",
             "tdpbssd tmm0, tmm4, tmm6",
             "tdpbssd tmm1, tmm4, tmm7",
             "tdpbssd tmm2, tmm5, tmm6",
             "tdpbssd tmm3, tmm5, tmm7",
             "add {a}, 2048",
             "add {b}, 2048",
-            "add {next_b}, 128",
-            "add {next_a}, 64",
             "dec {steps}",
             "jnz 2b",
             a = inout(reg) rows => _, b = inout(reg) columns => _, row = in(reg) 64usize,
-            steps = inout(reg) steps => _, next_b = inout(reg) next_columns => _, next_a = inout(reg) next_rows => _,
+            steps = inout(reg) steps => _,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
             out("tmm7") _, options(nostack, readonly));
+    }
+}
+
+/// The same for one step.
+#[inline(always)]
+unsafe fn multiply_one(rows: *const u8, columns: *const u8) {
+    // SAFETY: as above.
+    unsafe {
+        asm!("tileloaddt1 tmm4, [{b} + {row}]",
+            "tileloaddt1 tmm6, [{a} + {row}]",
+            "tileloaddt1 tmm7, [{a} + {row} + 1024]",
+            "tileloaddt1 tmm5, [{b} + {row} + 1024]",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tdpbssd tmm1, tmm4, tmm7",
+            "tdpbssd tmm2, tmm5, tmm6",
+            "tdpbssd tmm3, tmm5, tmm7",
+            a = in(reg) rows, b = in(reg) columns, row = in(reg) 64usize,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
+            out("tmm7") _, options(nostack, readonly));
+    }
+}
+
+/// A stream of memory that will be read soon: some lines of it are brought to the second cache with each step.
+struct Stream {
+    at: *const u8,
+    lines: usize,
+}
+
+impl Stream {
+    #[inline(always)]
+    fn step(&mut self) {
+        for _ in 0..self.lines {
+            // SAFETY: a prefetch never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.cast()) };
+            self.at = self.at.wrapping_add(64);
+        }
     }
 }
 
@@ -180,7 +206,7 @@ unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut
     unsafe {
         configure();
         zero_sums();
-        multiply(rows, columns, length / DEPTH, rows, columns);
+        multiply(rows, columns, length / DEPTH);
         store_sums(tile.0.as_mut_ptr());
         release();
     }
@@ -202,40 +228,37 @@ unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
         configure();
         let mut before: *mut i8 = std::ptr::null_mut();
         let mut current = 0;
+        // The rows of the next pass come over all tiles, the next panel of columns over the tiles of this one.
+        let chunk_lines = CHUNK_BYTES / 64;
+        let mut next_rows = Stream { at: pass.next_rows, lines: chunk_lines.div_ceil(pass.across) };
         for q in 0..pass.across {
             let columns = pass.columns.add(q * pass.panel);
+            let next = if q + 1 < pass.across { columns.wrapping_add(pass.panel) } else { pass.next_columns };
+            let mut next_columns = Stream { at: next, lines: chunk_lines.div_ceil(pass.down) };
             for p in 0..pass.down {
                 let rows = pass.rows.add(p * pass.panel);
                 let at = q * pass.down + p;
-                // The next panel of columns comes in two lines a step over 16 tiles, the rows of the next pass one line a step
-                // over all tiles.
-                let mut next_columns = columns.wrapping_add(pass.panel + p * steps * 128);
-                let mut next_rows = pass.next_rows.wrapping_add(at * steps * 64);
                 zero_sums();
-                if before.is_null() && stepper.is_none() {
-                    multiply(rows, columns, steps, next_columns, next_rows);
-                } else {
-                    let mut pair = 0;
-                    let old = sums[current ^ 1].0.as_ptr();
-                    for step in 0..steps {
-                        let offset = step * CHUNK_BYTES;
-                        multiply(rows.add(offset), columns.add(offset), 1, next_columns, next_rows);
-                        next_columns = next_columns.wrapping_add(128);
-                        next_rows = next_rows.wrapping_add(64);
-                        if !before.is_null() {
-                            // Short products have more than one pair to reduce in a step.
-                            let due = ((step + 1) * PAIRS).div_ceil(steps).max(step + 1).min(PAIRS);
-                            while pair < due {
-                                reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
-                                pair += 1;
-                            }
+                let mut pair = 0;
+                let old = sums[current ^ 1].0.as_ptr();
+                for step in 0..steps {
+                    let offset = step * CHUNK_BYTES;
+                    multiply_one(rows.add(offset), columns.add(offset));
+                    next_columns.step();
+                    next_rows.step();
+                    if !before.is_null() {
+                        // Short products have more than one pair to reduce in a step.
+                        let due = ((step + 1) * PAIRS).div_ceil(steps).max(step + 1).min(PAIRS);
+                        while pair < due {
+                            reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+                            pair += 1;
                         }
-                        if let Some((stepper, share, credit)) = &mut stepper {
-                            *credit += *share;
-                            while *credit >> 32 > 0 && !stepper.is_done() {
-                                *credit -= 1 << 32;
-                                stepper.step();
-                            }
+                    }
+                    if let Some((stepper, share, credit)) = &mut stepper {
+                        *credit += *share;
+                        while *credit >> 32 > 0 && !stepper.is_done() {
+                            *credit -= 1 << 32;
+                            stepper.step();
                         }
                     }
                 }

@@ -40,24 +40,43 @@ pub enum Order {
     ElementMajor,
 }
 
-/// DEPTH elements of PANEL lines; zero where the matrix has ended.
-#[repr(C, align(64))]
+/// DEPTH elements of PANEL lines, in the caller's matrix or in a [`Buffer`]. The elements need not be aligned.
+#[derive(Clone, Copy)]
 pub struct Chunk {
+    pub start: *const f64,
+    /// Elements from line to line in the order LineMajor, from element to element of a line in the other.
+    pub stride: usize,
+    pub order: Order,
+    /// Bytes from here to what will be read next, as a hint.
+    pub ahead: usize,
+}
+
+impl Chunk {
+    /// Where element h of line l is.
+    #[inline(always)]
+    pub fn at(&self, l: usize, h: usize) -> *const f64 {
+        self.start.wrapping_add(match self.order {
+            Order::LineMajor => l * self.stride + h,
+            Order::ElementMajor => h * self.stride + l,
+        })
+    }
+}
+
+/// Room for a chunk that is not in the wanted order in the matrix, or not whole: zero where the matrix has ended.
+#[repr(C, align(64))]
+pub struct Buffer {
     pub values: [f64; PANEL * DEPTH],
     pub order: Order,
 }
 
-impl Chunk {
+impl Buffer {
     pub fn new(order: Order) -> Self {
-        Self { order, values: [0.0; PANEL * DEPTH] }
+        Self { values: [0.0; PANEL * DEPTH], order }
     }
 
-    /// Element h of line l.
-    pub fn at(&self, l: usize, h: usize) -> f64 {
-        self.values[match self.order {
-            Order::LineMajor => l * DEPTH + h,
-            Order::ElementMajor => h * PANEL + l,
-        }]
+    pub fn chunk(&self) -> Chunk {
+        let stride = if self.order == Order::LineMajor { DEPTH } else { PANEL };
+        Chunk { start: self.values.as_ptr(), stride, order: self.order, ahead: 0 }
     }
 }
 
@@ -103,6 +122,7 @@ pub struct Pass {
     pub add: bool,
     /// What the next pass reads first, as a hint.
     pub next_rows: *const u8,
+    pub next_columns: *const u8,
 }
 
 /// Step *reconstruct* of a block, in pieces: a kernel may do a part of it while another block is multiplied.
@@ -167,6 +187,8 @@ pub struct Kernels {
     pub available: fn() -> bool,
     /// The order in which the chunks of each side are wanted.
     pub order: fn(side: Side) -> Order,
+    /// Chunks may be in the caller's matrix; else they are in a buffer always.
+    pub direct: bool,
     /// Bytes of a packed element.
     pub element: usize,
     pub blocking: fn(length: usize) -> Blocking,
@@ -174,8 +196,8 @@ pub struct Kernels {
     pub element_at: fn(side: Side, length: usize, l: usize, h: usize) -> usize,
     /// Where the residue of entry (i, j) is in a tile.
     pub residue_at: fn(i: usize, j: usize) -> usize,
-    /// Fills a chunk with elements first.. of lines line.., `lines` (at most PANEL) of `count` (at most DEPTH).
-    pub gather: unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Chunk),
+    /// Fills a buffer with elements of lines, each given as (first, number), at most DEPTH of PANEL.
+    pub gather: unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Buffer),
     /// Exponents of the elements of each line, merged into `out`.
     pub scan: unsafe fn(chunk: &Chunk, out: &mut [Scan; PANEL]),
     /// 7-bit magnitudes of the elements of lines with the given exponents, and their sums, added to `sums`. Without a `place`

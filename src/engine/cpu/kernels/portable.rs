@@ -14,6 +14,7 @@ pub static KERNELS: Kernels = Kernels {
     name: "portable",
     available: || true,
     order: |_| Order::LineMajor,
+    direct: false,
     element: size_of::<i16>(),
     // The panels of the reduction stay small; from some thousand elements on the reduction is cheap beside the products.
     blocking: |_| Blocking { down: 1, across: 1, depth: 4096 },
@@ -32,9 +33,14 @@ pub static KERNELS: Kernels = Kernels {
 };
 
 /// Line l of a chunk in the order LineMajor.
-fn line(chunk: &Chunk, l: usize) -> &[f64] {
+///
+/// # Safety
+///
+/// The chunk is in a buffer that lives as long as the result.
+unsafe fn line<'a>(chunk: &Chunk, l: usize) -> &'a [f64] {
     debug_assert_eq!(chunk.order, Order::LineMajor);
-    &chunk.values[l * DEPTH..][..DEPTH]
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts(chunk.at(l, 0), DEPTH) }
 }
 
 /// Where line l of a chunk goes in a plane.
@@ -52,7 +58,8 @@ unsafe fn packed<'a>(place: &Place, l: usize, plane: usize) -> &'a mut [i16] {
 
 unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     for (l, out) in out.iter_mut().enumerate() {
-        *out = out.merge(Scan::of(line(chunk, l)));
+        // SAFETY: these kernels are not `direct`, here and below.
+        *out = out.merge(Scan::of(unsafe { line(chunk, l) }));
     }
 }
 
@@ -64,7 +71,7 @@ unsafe fn magnitudes(
     place: Option<Place>,
 ) {
     for l in 0..PANEL {
-        let values = line(chunk, l);
+        let values = unsafe { line(chunk, l) };
         let mut packed_line = [0; DEPTH];
         for (out, &x) in packed_line.iter_mut().zip(values) {
             let a = magnitude(x, exponents[l]);
@@ -87,7 +94,7 @@ unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli:
         // a' = (high 2^27 + low) 2^power, with |high| <= 2^26 and 0 <= low < 2^27.
         let (mut high, mut low, mut power) = ([0.0; DEPTH], [0.0; DEPTH], [0; DEPTH]);
         let mut any_power = 0;
-        for (h, &x) in line(chunk, l).iter().enumerate() {
+        for (h, &x) in unsafe { line(chunk, l) }.iter().enumerate() {
             let (m, p) = scaled(x, s);
             high[h] = (m >> CUT) as i32 as f64;
             low[h] = (m & ((1 << CUT) - 1)) as i32 as f64;

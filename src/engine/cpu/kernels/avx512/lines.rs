@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Chunk, DEPTH, Order, PANEL, Place, Side, Sums};
+use super::super::{Buffer, Chunk, DEPTH, Order, PANEL, Place, Side, Sums};
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
 use super::{CHUNK_BYTES, GROUP, HALF, place_of_group};
@@ -23,7 +23,7 @@ pub fn order(side: Side) -> Order {
 ///
 /// As for the table of kernels, here and below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub unsafe fn gather(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Chunk) {
+pub unsafe fn gather(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Buffer) {
     // SAFETY: passed on from the caller.
     unsafe { packing::gather(from, lines, elements, out) };
 }
@@ -71,15 +71,27 @@ fn merge(out: &mut Scan, largest: u64, lowest_bit: i64, nonzeros: u64) {
     *out = out.merge(Scan::from_parts(largest, (lowest_bit - BIAS) as i32, nonzeros));
 }
 
+/// Eight elements of a chunk that follow each other in memory, and those that come next in this place to the first cache.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
+    let at = chunk.at(l, h);
+    // SAFETY: inside of the chunk; a prefetch never faults.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(at.wrapping_byte_add(chunk.ahead).cast());
+        _mm512_loadu_pd(at)
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     // SAFETY: loads inside the chunk.
-    let load = |at: usize| unsafe { _mm512_load_pd(chunk.values.as_ptr().add(at)) };
+    let load = |l: usize, h: usize| unsafe { load(chunk, l, h) };
     if chunk.order == Order::LineMajor {
         for (l, out) in out.iter_mut().enumerate() {
             let mut running = Running::new();
             for h in (0..DEPTH).step_by(8) {
-                running.add(load(l * DEPTH + h));
+                running.add(load(l, h));
             }
             merge(
                 out,
@@ -90,15 +102,18 @@ pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
         }
         return;
     }
-    for l in (0..PANEL).step_by(8) {
-        let mut running = Running::new();
-        for h in 0..DEPTH {
-            running.add(load(h * PANEL + l));
+    // Line after line of the cache: that is what the prefetchers of the processor see.
+    let mut running = [Running::new(); PANEL / 8];
+    for h in 0..DEPTH {
+        for (part, running) in running.iter_mut().enumerate() {
+            running.add(load(8 * part, h));
         }
+    }
+    for (running, out) in running.iter().zip(out.chunks_exact_mut(8)) {
         let (largest, lowest_bit) = (array(running.largest), array(running.lowest_bit));
         let nonzeros = array(running.nonzeros);
-        for i in 0..8 {
-            merge(&mut out[l + i], largest[i] as u64, lowest_bit[i], nonzeros[i] as u64);
+        for (i, out) in out.iter_mut().enumerate() {
+            merge(out, largest[i] as u64, lowest_bit[i], nonzeros[i] as u64);
         }
     }
 }
@@ -117,11 +132,13 @@ fn array(x: __m512i) -> [i64; 8] {
 struct Sixteen(__m512d, __m512d);
 
 impl Sixteen {
+    /// 16 elements that follow each other in memory: of lines l.. or of line l.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: by the contract of this function, 16 aligned doubles.
-        unsafe { Self(_mm512_load_pd(from), _mm512_load_pd(from.add(8))) }
+    unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> Self {
+        let (next_l, next_h) = if chunk.order == Order::LineMajor { (l, h + 8) } else { (l + 8, h) };
+        // SAFETY: inside of the chunk.
+        unsafe { Self(load(chunk, l, h), load(chunk, next_l, next_h)) }
     }
 
     #[inline]
@@ -160,7 +177,10 @@ impl Exponents {
     #[target_feature(enable = "avx512f")]
     fn half(&self, half: usize) -> Sixteen {
         // SAFETY: two halves of 16 numbers.
-        unsafe { Sixteen::load(self.0.as_ptr().add(half * HALF)) }
+        unsafe {
+            let from = self.0.as_ptr().add(half * HALF);
+            Sixteen(_mm512_load_pd(from), _mm512_load_pd(from.add(8)))
+        }
     }
 }
 
@@ -173,7 +193,6 @@ pub unsafe fn magnitudes(
     place: Option<Place>,
 ) {
     let shifts = Exponents::new(|l| 7 - exponents[l]);
-    let values = chunk.values.as_ptr();
     let ones = _mm512_set1_epi8(1);
     let zero = _mm512_setzero_si512();
     // SAFETY: by the contract of the table.
@@ -185,28 +204,31 @@ pub unsafe fn magnitudes(
         }
     };
     if side == Side::Rows {
-        for half in 0..2 {
-            let shift = shifts.half(half);
-            let (mut sum, mut squares) = (zero, zero);
-            for g in 0..DEPTH / GROUP {
-                let a = [0, 1, 2, 3].map(|q| {
+        let shifts = [shifts.half(0), shifts.half(1)];
+        let (mut sum, mut squares) = ([zero; 2], [zero; 2]);
+        for g in 0..DEPTH / GROUP {
+            let mut words = [zero; 2];
+            for q in 0..GROUP {
+                for half in 0..2 {
                     // SAFETY: inside of the chunk.
-                    unsafe { Sixteen::load(values.add((GROUP * g + q) * PANEL + half * HALF)) }
-                        .scaled(shift)
-                        .magnitudes()
-                });
-                let low = _mm512_or_si512(a[0], _mm512_slli_epi32::<8>(a[1]));
-                let high = _mm512_or_si512(_mm512_slli_epi32::<16>(a[2]), _mm512_slli_epi32::<24>(a[3]));
-                let word = _mm512_or_si512(low, high);
-                sum = _mm512_dpbusd_epi32(sum, word, ones);
-                squares = _mm512_dpbusd_epi32(squares, word, word);
-                store(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP, word);
+                    let x = unsafe { Sixteen::load(chunk, half * HALF, GROUP * g + q) };
+                    let bytes = x.scaled(shifts[half]).magnitudes();
+                    let place = _mm512_sllv_epi32(bytes, _mm512_set1_epi32(8 * q as i32));
+                    words[half] = _mm512_or_si512(words[half], place);
+                }
             }
+            for half in 0..2 {
+                sum[half] = _mm512_dpbusd_epi32(sum[half], words[half], ones);
+                squares[half] = _mm512_dpbusd_epi32(squares[half], words[half], words[half]);
+                store(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP, words[half]);
+            }
+        }
+        for half in 0..2 {
             let (mut s, mut t) = ([0i32; HALF], [0i32; HALF]);
             // SAFETY: 16 numbers of 32 bits.
             unsafe {
-                _mm512_storeu_si512(s.as_mut_ptr().cast(), sum);
-                _mm512_storeu_si512(t.as_mut_ptr().cast(), squares);
+                _mm512_storeu_si512(s.as_mut_ptr().cast(), sum[half]);
+                _mm512_storeu_si512(t.as_mut_ptr().cast(), squares[half]);
             }
             for (l, sums) in sums[half * HALF..][..HALF].iter_mut().enumerate() {
                 sums.sum += s[l] as u64;
@@ -219,7 +241,7 @@ pub unsafe fn magnitudes(
         let shift = Sixteen::all(shifts.0[l]);
         let a = [0, 1, 2, 3].map(|q| {
             // SAFETY: inside of the chunk.
-            unsafe { Sixteen::load(values.add(l * DEPTH + 16 * q)) }.scaled(shift).magnitudes()
+            unsafe { Sixteen::load(chunk, l, 16 * q) }.scaled(shift).magnitudes()
         });
         let bytes = _mm512_packs_epi16(_mm512_packs_epi32(a[0], a[1]), _mm512_packs_epi32(a[2], a[3]));
         sums.sum += _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(zero, bytes, ones)) as u64;
@@ -309,7 +331,6 @@ unsafe fn residues_of<const N: usize>(
     place: Place,
 ) {
     let shifts = Exponents::new(|l| s[l]);
-    let values = chunk.values.as_ptr();
     // SAFETY: by the contract of the table: the chunk and its place.
     unsafe {
         let out = place.panel.add(place.first / DEPTH * CHUNK_BYTES);
@@ -318,7 +339,7 @@ unsafe fn residues_of<const N: usize>(
                 for half in 0..2 {
                     let shift = shifts.half(half);
                     let x = [0, 1, 2, 3].map(|q| {
-                        Sixteen::load(values.add((GROUP * g + q) * PANEL + half * HALF)).scaled(shift)
+                        Sixteen::load(chunk, half * HALF, GROUP * g + q).scaled(shift)
                     });
                     let to = out.add(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP);
                     pack::<N, true>(x, moduli, to, place.plane);
@@ -327,7 +348,7 @@ unsafe fn residues_of<const N: usize>(
         } else {
             for l in 0..PANEL {
                 let shift = Sixteen::all(shifts.0[l]);
-                let x = [0, 1, 2, 3].map(|q| Sixteen::load(values.add(l * DEPTH + 16 * q)).scaled(shift));
+                let x = [0, 1, 2, 3].map(|q| Sixteen::load(chunk, l, 16 * q).scaled(shift));
                 pack::<N, false>(x, moduli, out.add(l * DEPTH), place.plane);
             }
         }

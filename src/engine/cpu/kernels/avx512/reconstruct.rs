@@ -103,6 +103,29 @@ impl<'a, 'b> Stepper<'a, 'b> {
         }
     }
 
+    /// Brings the residues of two columns nearer, and their entries of C; of the next tile after the last pair.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn prefetch(&self, pair: usize) {
+        const PAIRS: usize = PANEL / 2;
+        let rest = &self.rest;
+        let tile = rest.tile + pair / PAIRS;
+        let pair = pair % PAIRS;
+        let residues = rest.residues.wrapping_add(tile * rest.moduli * TILE + 64 * pair);
+        for l in 0..rest.moduli {
+            // A prefetch never faults.
+            _mm_prefetch::<_MM_HINT_T0>(residues.wrapping_add(l * TILE));
+        }
+        let down = rest.at.rows.div_ceil(PANEL);
+        let (i, j) = (rest.at.i + tile % down * PANEL, rest.at.j + tile / down * PANEL + 2 * pair);
+        for column in 0..2 {
+            let to = rest.c.pointer().wrapping_add(i + (j + column) * rest.c.ld);
+            for line in 0..PANEL / 8 {
+                _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(8 * line).cast());
+            }
+        }
+    }
+
     /// The residues of two columns, those of four moduli side by side.
     ///
     /// # Safety
@@ -113,6 +136,7 @@ impl<'a, 'b> Stepper<'a, 'b> {
     unsafe fn unpack(&mut self, pair: usize) {
         let from = self.rest.tile_residues().wrapping_add(64 * pair);
         let moduli = self.rest.moduli;
+        self.prefetch(pair + 2);
         for quad in 0..moduli.div_ceil(QUAD) {
             let load = |i: usize| {
                 let l = QUAD * quad + i;
