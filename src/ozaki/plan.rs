@@ -158,7 +158,41 @@ pub struct LineSlices<'a> {
 pub struct Bounds<'a> {
     pub rows: LineSlices<'a>,
     pub columns: LineSlices<'a>,
-    pub g: &'a [i64],
+    pub g: Entries<'a>,
+}
+
+/// Entries of the bound product: of 32 bits where the inner dimension is short enough for that.
+#[derive(Clone, Copy)]
+pub enum Entries<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+}
+
+impl Entries<'_> {
+    fn get(&self, at: usize) -> i64 {
+        match self {
+            Self::Short(g) => g[at].into(),
+            Self::Long(g) => g[at],
+        }
+    }
+}
+
+trait Entry: Copy + Into<i64> {
+    fn double(self) -> f64;
+}
+
+impl Entry for i32 {
+    #[inline(always)]
+    fn double(self) -> f64 {
+        self.into()
+    }
+}
+
+impl Entry for i64 {
+    #[inline(always)]
+    fn double(self) -> f64 {
+        self as f64
+    }
 }
 
 /// The fraction bits of a double: its bits, read as an integer, are its logarithm in units of 2^-52, piece by piece linear.
@@ -180,9 +214,9 @@ impl Bounds<'_> {
             if self.columns.nonzeros[j] == 0 {
                 continue;
             }
-            for (i, &g) in self.g[j * Self::STRIDE..][..self.rows.sums.len()].iter().enumerate() {
+            for i in 0..self.rows.sums.len() {
                 if self.rows.nonzeros[i] != 0 {
-                    f(i, j, g);
+                    f(i, j, self.g.get(j * Self::STRIDE + i));
                 }
             }
         }
@@ -207,20 +241,34 @@ impl Bounds<'_> {
         column_needs: &mut [i64],
         meet: &dyn Fn(usize, usize) -> bool,
     ) {
+        match self.g {
+            Entries::Short(g) => self.raise_needs_of(g, row_needs, column_needs, meet),
+            Entries::Long(g) => self.raise_needs_of(g, row_needs, column_needs, meet),
+        }
+    }
+
+    #[inline(always)]
+    fn raise_needs_of<T: Entry>(
+        &self,
+        g: &[T],
+        row_needs: &mut [i64],
+        column_needs: &mut [i64],
+        meet: &dyn Fn(usize, usize) -> bool,
+    ) {
         let height = self.rows.sums.len();
         let (costs, logs) = (&self.rows.costs[..height], &self.rows.logs[..height]);
         let row_needs = &mut row_needs[..height];
         for (j, column_need) in column_needs.iter_mut().enumerate() {
-            let g = &self.g[j * Self::STRIDE..][..height];
+            let g = &g[j * Self::STRIDE..][..height];
             let (cost, log) = (self.columns.costs[j], self.columns.logs[j]);
             let mut least = i64::MAX;
             let mut need = *column_need;
             for i in 0..height {
-                let own = (g[i] as f64).to_bits() as i64;
-                least = least.min(g[i]);
+                // The bits of 0 are 0; where G_ij = 0 the right value is found below.
+                let own = g[i].double().to_bits() as i64;
+                least = least.min(own);
                 let bits = 53 - logs[i].min(log);
-                // Where G_ij = 0 the right value is found below.
-                let possible = if g[i] == 0 { 0 } else { i64::MAX };
+                let possible = if own == 0 { 0 } else { i64::MAX };
                 row_needs[i] = row_needs[i].max((bits + ceil_lg(cost, own)).min(possible));
                 need = need.max((bits + ceil_lg(costs[i], own)).min(possible));
             }
@@ -228,7 +276,7 @@ impl Bounds<'_> {
             if least == 0 && self.columns.nonzeros[j] != 0 {
                 for i in 0..height {
                     // Disjoint supports mean C' = 0, exactly.
-                    if g[i] == 0 && self.rows.nonzeros[i] != 0 && meet(i, j) {
+                    if g[i].into() == 0 && self.rows.nonzeros[i] != 0 && meet(i, j) {
                         row_needs[i] = row_needs[i].max(UNPROVABLE.into());
                         *column_need = (*column_need).max(UNPROVABLE.into());
                     }
@@ -241,15 +289,23 @@ impl Bounds<'_> {
     /// come from [`key_needs`].
     #[inline(always)]
     pub fn largest_key(&self, row_needs: &[i64], column_needs: &[i64]) -> i64 {
+        match self.g {
+            Entries::Short(g) => self.largest_key_of(g, row_needs, column_needs),
+            Entries::Long(g) => self.largest_key_of(g, row_needs, column_needs),
+        }
+    }
+
+    #[inline(always)]
+    fn largest_key_of<T: Entry>(&self, g: &[T], row_needs: &[i64], column_needs: &[i64]) -> i64 {
         let height = self.rows.sums.len();
         let (sums, nonzeros) = (&self.rows.sums[..height], &self.rows.nonzeros[..height]);
         let row_needs = &row_needs[..height];
         let mut largest = i64::MIN;
         for (j, &column_need) in column_needs.iter().enumerate() {
-            let g = &self.g[j * Self::STRIDE..][..height];
+            let g = &g[j * Self::STRIDE..][..height];
             let (sum, count) = (self.columns.sums[j], self.columns.nonzeros[j]);
             for i in 0..height {
-                let u = g[i] + sums[i] + sum + nonzeros[i].min(count);
+                let u = g[i].into() + sums[i] + sum + nonzeros[i].min(count);
                 let key = (u as f64).to_bits() as i64 + ((row_needs[i] + column_need) << FRACTION_BITS);
                 largest = largest.max(key);
             }

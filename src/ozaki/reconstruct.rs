@@ -21,12 +21,7 @@ impl Reconstruct {
     /// `alpha` must be finite and not zero.
     pub fn new(crt: &'static Crt, alpha: f64) -> Self {
         let (mu, nu) = normalised(alpha);
-        Self {
-            crt,
-            reciprocals: MODULI.map(|p| 1.0 / f64::from(p)),
-            mu,
-            nu,
-        }
+        Self { crt, reciprocals: MODULI.map(|p| 1.0 / f64::from(p)), mu, nu }
     }
 
     /// The whole entry: alpha C' 2^-(s+t), plus beta c if there is an addend (`addend` is RN(beta c), or None for beta = 0).

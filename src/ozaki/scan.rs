@@ -44,6 +44,11 @@ impl Scan {
         }
     }
 
+    /// The exponent of the lowest set bit of any element; `i32::MAX` without a nonzero.
+    pub fn lowest_bit(&self) -> i32 {
+        self.lowest_bit
+    }
+
     /// Neither NaN nor Inf was seen.
     pub fn is_finite(&self) -> bool {
         self.largest < NOT_FINITE

@@ -85,8 +85,11 @@ pub fn rectangles(
 
 /// The tiles of a rectangle in the order of their numbers: down the first column of tiles first.
 pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> + Clone {
-    rectangles(at.rows, at.columns, (PANEL, PANEL))
-        .map(move |tile| Rectangle { i: at.i + tile.i, j: at.j + tile.j, ..tile })
+    rectangles(at.rows, at.columns, (PANEL, PANEL)).map(move |tile| Rectangle {
+        i: at.i + tile.i,
+        j: at.j + tile.j,
+        ..tile
+    })
 }
 
 /// Tiles of a rectangle.
@@ -104,7 +107,7 @@ pub struct Tasks {
     pub count: usize,
 }
 
-/// So many tasks for each thread keep all of them busy to the end, and most of the reconstruction in the shadow of products.
+/// So many tasks for each thread keep all of them busy to the end.
 const TASKS_A_THREAD: usize = 4;
 /// Columns of a task below this are not worth the panels of rows that they use.
 const LEAST_ACROSS: usize = 4;
@@ -114,8 +117,7 @@ impl Tasks {
         let (mut down, mut across) = (blocking.down, blocking.across);
         let panels = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
         let count = |down: usize, across: usize| panels.0.div_ceil(down) * panels.1.div_ceil(across);
-        let e = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
-        while count(down, across) < e("TT", TASKS_A_THREAD) * threads {
+        while threads > 1 && count(down, across) < TASKS_A_THREAD * threads {
             if across > LEAST_ACROSS {
                 across = across.div_ceil(2);
             } else if down > LEAST_ACROSS {

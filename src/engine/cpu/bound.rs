@@ -5,19 +5,19 @@ use std::time::Instant;
 
 use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
 use super::driver::{Part, Planned, Run};
-use super::kernels::{DEPTH, PANEL, Side, Sums, TILE, Tile};
+use super::kernels::{DEPTH, LineSums, PANEL, Side, TILE, Tile};
 use super::team::{self, Panicked, Shared};
 use super::workspace::{Arena, empty, piece_bytes, vector};
 use crate::engine::Phases;
 use crate::gemm::{Lines, Rectangle};
 use crate::options::Mode;
 use crate::ozaki::bound::Line;
-use crate::ozaki::plan::{self, Bounds, LineTable};
+use crate::ozaki::plan::{self, Bounds, Entries, LineTable};
 use crate::ozaki::scan::Scan;
 use crate::route::Reason;
 
 /// What is done with a tile of the bound product; entry (i, j) is `g[j * PANEL + i]`.
-type Visit<'a> = dyn Fn(Rectangle, &[i64; TILE]) + Sync + 'a;
+type Visit<'a> = dyn Fn(Rectangle, Entries) + Sync + 'a;
 
 impl Run<'_> {
     /// # Safety
@@ -167,16 +167,28 @@ impl<'a> BoundProduct<'a> {
             return false;
         }
         let exponents = scans.map(|scan| scan.exponent());
-        let mut sums = [Sums::default(); PANEL];
+        let mut totals = [(0, 0); PANEL];
+        let mut sums = LineSums::ZERO;
+        let fold = |totals: &mut [(u64, u64); PANEL], sums: &mut LineSums| {
+            for (l, total) in totals.iter_mut().enumerate() {
+                let (sum, squares) = sums.of(l);
+                *total = (total.0 + sum, total.1 + squares);
+            }
+            *sums = LineSums::ZERO;
+        };
         // SAFETY: as above.
         unsafe {
             run.for_each_chunk(&part, p, |chunk, at| {
                 let place = packed.map(|packed| packed.place(p, at));
                 (run.kernels.magnitudes)(side, chunk, &exponents, &mut sums, place);
+                if (at / DEPTH + 1).is_multiple_of(LineSums::CHUNKS) {
+                    fold(&mut totals, &mut sums);
+                }
             });
         }
-        for ((out, scan), sums) in out.iter_mut().zip(&scans).zip(&sums) {
-            *out = Line::with_sums(scan, sums.sum, sums.squares);
+        fold(&mut totals, &mut sums);
+        for ((out, scan), (sum, squares)) in out.iter_mut().zip(&scans).zip(totals) {
+            *out = Line::with_sums(scan, sum, squares);
         }
         true
     }
@@ -199,27 +211,19 @@ impl<'a> BoundProduct<'a> {
         let kept = whole.kept;
         let (a, b, computed) = (whole.a, whole.b, self.computed);
         team::run(run.threads, tasks.count, &|task| {
-            let mut sums = Tile([0; TILE]);
-            let mut g = [0i64; TILE];
+            let mut own = Tile([0; TILE]);
             for tile in tiles(tasks.rectangle(task)) {
                 let (p, q) = (tile.i / PANEL, tile.j / PANEL);
-                let place = kept.map(|kept| kept.tile(q * down + p));
-                // SAFETY: the panels are packed, and each tile belongs to one task.
-                unsafe {
-                    match place {
-                        Some(place) if computed => {
-                            std::ptr::copy_nonoverlapping(place, sums.0.as_mut_ptr(), TILE);
-                        }
-                        _ => {
-                            (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, &mut sums);
-                            if let Some(place) = place {
-                                std::ptr::copy_nonoverlapping(sums.0.as_ptr(), place, TILE);
-                            }
-                        }
-                    }
+                let sums = match kept {
+                    // SAFETY: the tile is inside of the arena and belongs to one task.
+                    Some(kept) => unsafe { &mut *kept.tile(q * down + p) },
+                    None => &mut own,
+                };
+                if !computed {
+                    // SAFETY: the panels are packed.
+                    unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, sums) };
                 }
-                g.iter_mut().zip(&sums.0).for_each(|(g, &sum)| *g = sum.into());
-                f(tile, &g);
+                f(tile, Entries::Short(&sums.0));
             }
         })?;
         self.computed = kept.is_some();
@@ -280,12 +284,14 @@ impl<'a> BoundProduct<'a> {
                     let (p, q) = ((tile.i - at.i) / PANEL, (tile.j - at.j) / PANEL);
                     let mut sums = Tile([0; TILE]);
                     // SAFETY: the panels are packed.
-                    unsafe { (kernels.product)(packed_a.panel(0, p), packed_b.panel(0, q), length, &mut sums) };
+                    unsafe {
+                        (kernels.product)(packed_a.panel(0, p), packed_b.panel(0, q), length, &mut sums)
+                    };
                     g.iter_mut().zip(&sums.0).for_each(|(g, &sum)| *g += i64::from(sum));
                 })?;
             }
             team::for_each_chunk(run.threads, g, TILE, &|number, g| {
-                f(all[number], (&*g).try_into().expect("a whole tile"));
+                f(all[number], Entries::Long(g));
             })?;
         }
         Ok(())
@@ -303,11 +309,11 @@ impl<'a> BoundProduct<'a> {
             for (out, line) in exponents.iter_mut().zip(&lines[first..part.first_line + part.lines]) {
                 *out = line.exponent;
             }
-            let mut sums = [Sums::default(); PANEL]; // known already
             // SAFETY: by the contract of this function.
             unsafe {
                 self.run.for_each_chunk(part, p, |chunk, at| {
                     let place = Some(packed.place(p, at));
+                    let mut sums = LineSums::ZERO; // known already
                     (self.run.kernels.magnitudes)(part.side, chunk, &exponents, &mut sums, place);
                 });
             }
@@ -323,7 +329,7 @@ impl<'a> BoundProduct<'a> {
         let table = |lines| LineTable::new(lines, self.run.settings.accuracy).ok_or(Reason::NoMemory);
         let (rows, columns) = (table(a)?, table(b)?);
         let (row_maxima, column_maxima) = (maxima(a.len())?, maxima(b.len())?);
-        let visit = |at: Rectangle, g: &[i64; TILE]| {
+        let visit = |at: Rectangle, g: Entries| {
             let bounds = bounds(&rows, &columns, at, g);
             let (mut r, mut k) = ([0; PANEL], [0; PANEL]);
             bounds.raise_maxima(&mut r[..at.rows], &mut k[..at.columns]);
@@ -352,7 +358,7 @@ impl<'a> BoundProduct<'a> {
         let table = |lines| LineTable::new(lines, accuracy).ok_or(Reason::NoMemory);
         let (rows, columns) = (table(a)?, table(b)?);
         let (row_raised, column_raised) = (maxima(a.len())?, maxima(b.len())?);
-        let visit = |at: Rectangle, g: &[i64; TILE]| {
+        let visit = |at: Rectangle, g: Entries| {
             let bounds = bounds(&rows, &columns, at, g);
             let (mut r, mut c) = ([0i64; PANEL], [0i64; PANEL]);
             // SAFETY: the lines exist, and A and B can be read; the CPU runs the kernels.
@@ -376,7 +382,7 @@ impl<'a> BoundProduct<'a> {
         plan::key_needs(&row_needs, a, &mut row_keys);
         plan::key_needs(&column_needs, b, &mut column_keys);
         let largest = AtomicI64::new(i64::MIN);
-        let visit = |at: Rectangle, g: &[i64; TILE]| {
+        let visit = |at: Rectangle, g: Entries| {
             let bounds = bounds(&rows, &columns, at, g);
             let (r, c) = (&row_keys[at.i..][..at.rows], &column_keys[at.j..][..at.columns]);
             // SAFETY: the CPU runs the kernels.
@@ -393,19 +399,19 @@ impl<'a> BoundProduct<'a> {
 
 /// Where G is kept.
 #[derive(Clone, Copy)]
-struct Kept(*mut i32);
+struct Kept(*mut Tile);
 // SAFETY: each tile belongs to one task.
 unsafe impl Sync for Kept {}
 // SAFETY: as above.
 unsafe impl Send for Kept {}
 
 impl Kept {
-    fn tile(self, number: usize) -> *mut i32 {
-        self.0.wrapping_add(number * TILE)
+    fn tile(self, number: usize) -> *mut Tile {
+        self.0.wrapping_add(number)
     }
 }
 
-fn bounds<'a>(rows: &'a LineTable, columns: &'a LineTable, at: Rectangle, g: &'a [i64; TILE]) -> Bounds<'a> {
+fn bounds<'a>(rows: &'a LineTable, columns: &'a LineTable, at: Rectangle, g: Entries<'a>) -> Bounds<'a> {
     Bounds { rows: rows.part(at.i, at.rows), columns: columns.part(at.j, at.columns), g }
 }
 

@@ -35,6 +35,9 @@ impl From<NoPlan> for Reason {
     }
 }
 
+/// Runs of a strided matrix from the one in use to the one to prefetch: as far as the memory is slow.
+const AHEAD: usize = 24;
+
 /// A call on its way.
 pub struct Run<'a> {
     pub kernels: &'static Kernels,
@@ -112,7 +115,7 @@ impl<'a> Run<'a> {
         let (stored, stride, next) = if matrix.element_stride == 1 {
             (Order::LineMajor, matrix.line_stride, DEPTH)
         } else {
-            (Order::ElementMajor, matrix.element_stride, std::env::var("TP").ok().and_then(|v| v.parse().ok()).unwrap_or(16usize).wrapping_mul(matrix.element_stride))
+            (Order::ElementMajor, matrix.element_stride, AHEAD.wrapping_mul(matrix.element_stride))
         };
         let mut buffer = None;
         for first in (0..part.count).step_by(DEPTH) {
@@ -173,7 +176,8 @@ impl<'a> Run<'a> {
     unsafe fn compute(&self, planned: &Planned) -> Outcome {
         let call = self.call;
         let report = |phases| Report { moduli: planned.plan.moduli, bound: planned.bound, phases };
-        let room = Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, planned.plan.moduli));
+        let room =
+            Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, planned.plan.moduli));
         let (blocks, room) = match room {
             Ok(room) => room,
             Err(reason) => return Outcome::Declined(reason),
@@ -183,7 +187,8 @@ impl<'a> Run<'a> {
         let mut b_holds = None;
         let mut phases = planned.phases;
         for (number, at) in all.clone().enumerate() {
-            let block = Block { run: self, planned, reconstruct: &reconstruct, at, blocks: &blocks, room: &room };
+            let block =
+                Block { run: self, planned, reconstruct: &reconstruct, at, blocks: &blocks, room: &room };
             // A panic must not get past here: the caller would not know which tiles are written.
             // SAFETY: by the contract of this function.
             let computed =
@@ -202,11 +207,11 @@ impl<'a> Run<'a> {
         let kernels = self.kernels;
         let at = Rectangle { i: 0, j: 0, rows: blocks.rows, columns: blocks.columns };
         let tasks = Tasks::new(at, (kernels.blocking)(blocks.length), self.threads);
-        // Without a second part of the inner dimension residues live no longer than their task: two sets for each thread, since
-        // those of the task before are still being reconstructed. Smaller blocks at the border have no more or larger tasks.
-        let by_task = blocks.length < self.call.k || tasks.count <= 2 * self.threads;
+        // Without a second part of the inner dimension residues live no longer than their task: one set for each thread. Smaller
+        // blocks at the border have no more or larger tasks.
+        let by_task = blocks.length < self.call.k;
         let task = residue_bytes(tasks.most_tiles(), moduli);
-        let sets = if by_task { tasks.count } else { 2 * self.threads };
+        let sets = if by_task { tasks.count } else { self.threads.min(tasks.count) };
         let lines = |count| Packed::bytes(kernels, count, blocks.length, moduli);
         let overflow = || {
             let elements = (blocks.rows + blocks.columns).checked_mul(blocks.length)?;
@@ -252,7 +257,7 @@ struct Room {
     a: Packed,
     b: Packed,
     residues: Residues,
-    /// Each task of a block has a set of residues, kept from one part of the inner dimension to the next; else each thread has two.
+    /// Each task of a block has a set of residues, kept from one part of the inner dimension to the next; else each thread has one.
     by_task: bool,
     /// The tasks of a whole block.
     tasks: Tasks,
@@ -307,19 +312,11 @@ impl Block<'_> {
         for first in (0..call.k).step_by(self.blocks.length) {
             let count = self.blocks.span(first, call.k);
             let length = count.next_multiple_of(DEPTH);
-            let (a, b) = (
-                self.room.a.with_length(run.kernels, length),
-                self.room.b.with_length(run.kernels, length),
-            );
+            let (a, b) =
+                (self.room.a.with_length(run.kernels, length), self.room.b.with_length(run.kernels, length));
             let clock = Instant::now();
-            let rows = Part {
-                side: Side::Rows,
-                operand: &call.a,
-                first_line: at.i,
-                lines: at.rows,
-                first,
-                count,
-            };
+            let rows =
+                Part { side: Side::Rows, operand: &call.a, first_line: at.i, lines: at.rows, first, count };
             let columns = Part {
                 side: Side::Columns,
                 operand: &call.b,
@@ -351,35 +348,22 @@ impl Block<'_> {
     unsafe fn products(&self, a: Packed, b: Packed, add: bool, last: bool) -> Result<(), Panicked> {
         let tasks = self.tasks();
         let next = AtomicUsize::new(0);
-        let seats = self.run.threads;
-        let reconstruct = self.run.kernels.reconstruct;
+        let seats = self.run.threads.min(tasks.count);
         team::run(seats, seats, &|seat| {
-            // A task is reconstructed while the next one is multiplied.
-            let mut before: Option<Reconstruction> = None;
-            let mut turn = 0;
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
                 if task >= tasks.count {
                     break;
                 }
                 let at = tasks.rectangle(task);
-                let set = if self.room.by_task { task } else { 2 * seat + turn % 2 };
-                let residues = self.room.residues.set(set);
-                turn += 1;
+                let residues = self.room.residues.set(if self.room.by_task { task } else { seat });
                 // SAFETY: by the contract of this function; the set of residues and the tiles of C belong to this task.
                 unsafe {
-                    self.multiply(&at, (a, b), residues, add, before.as_mut());
-                    if let Some(mut before) = before.take() {
-                        reconstruct(&mut before);
+                    self.multiply(&at, (a, b), residues, add);
+                    if last {
+                        (self.run.kernels.reconstruct)(&self.reconstruction(task, at, residues));
                     }
                 }
-                if last {
-                    before = Some(self.reconstruction(task, at, residues));
-                }
-            }
-            if let Some(mut before) = before {
-                // SAFETY: as above.
-                unsafe { reconstruct(&mut before) };
             }
         })
     }
@@ -396,8 +380,6 @@ impl Block<'_> {
             rows: &plan.rows[at.i..][..at.rows],
             columns: &plan.columns[at.j..][..at.columns],
             written: self.written(task, &at),
-            tile: 0,
-            part: 0,
         }
     }
 
@@ -406,26 +388,13 @@ impl Block<'_> {
     /// # Safety
     ///
     /// The panels are packed, and the residues belong to this task.
-    unsafe fn multiply(
-        &self,
-        at: &Rectangle,
-        (a, b): (Packed, Packed),
-        residues: *mut i8,
-        add: bool,
-        mut meanwhile: Option<&mut Reconstruction>,
-    ) {
+    unsafe fn multiply(&self, at: &Rectangle, (a, b): (Packed, Packed), residues: *mut i8, add: bool) {
         let kernels = self.run.kernels;
         let moduli = self.planned.plan.moduli;
         let crt = crt(moduli);
         let (p, q) = ((at.i - self.at.i) / PANEL, (at.j - self.at.j) / PANEL);
         let (down, across) = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
         let depth = (kernels.blocking)(a.length).depth;
-        let steps = moduli * down * across * (a.length / DEPTH);
-        let share = meanwhile.as_ref().map_or(0, |rest| {
-            let pieces = (rest.tiles() * kernels.pieces) as u64;
-            // A little faster than needed, so that nothing is left for the end.
-            (pieces << 32) / steps as u64 + (1 << 24)
-        });
         for first in (0..a.length).step_by(depth) {
             let count = depth.min(a.length - first);
             let offset = |side| (kernels.element_at)(side, a.length, 0, first) * kernels.element;
@@ -449,7 +418,7 @@ impl Block<'_> {
                     next_columns: columns(l + 1),
                 };
                 // SAFETY: by the contract of this function.
-                unsafe { (kernels.pass)(&pass, if std::env::var("TM").is_ok() {None} else {meanwhile.as_deref_mut().map(|rest| (rest, share))}) };
+                unsafe { (kernels.pass)(&pass) };
             }
         }
     }

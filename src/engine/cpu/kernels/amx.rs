@@ -11,8 +11,8 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _MM_HINT_T1, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::avx512::{self, CHUNK_BYTES, Reduction, Stepper};
-use super::{Blocking, DEPTH, Kernels, PANEL, Pass, Reconstruction, TILE, Tile};
+use super::avx512::{self, CHUNK_BYTES, Reduction};
+use super::{Blocking, DEPTH, Kernels, PANEL, Pass, TILE, Tile};
 
 pub static KERNELS: Kernels = Kernels {
     name: "amx",
@@ -26,10 +26,10 @@ pub static KERNELS: Kernels = Kernels {
     gather: avx512::gather,
     scan: avx512::scan,
     magnitudes: avx512::magnitudes,
+    magnitude_at: avx512::magnitude_at,
     residues: avx512::residues,
     product,
     pass,
-    pieces: avx512::PIECES,
     reconstruct: avx512::reconstruct,
     raise_needs: avx512::raise_needs,
     largest: avx512::largest,
@@ -78,14 +78,14 @@ fn permitted() -> bool {
     false
 }
 
-/// The rows of a block stay in the L2 cache, at most 1 MB of them; then the columns are read once for each block.
+/// The rows of a block for one modulus stay in the L2 cache, half a megabyte of them, because those of the next modulus come in
+/// meanwhile.
 fn blocking(length: usize) -> Blocking {
-    const L2_BYTES: usize = 1 << 20;
+    const L2_BYTES: usize = 512 << 10;
     const MOST_DEPTH: usize = 4096;
     let depth = length.min(MOST_DEPTH);
-    let e = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
-    let down = (L2_BYTES / (PANEL * depth)).clamp(4, e("TD", 16));
-    Blocking { down, across: e("TA", 16), depth: e("TK", MOST_DEPTH) }
+    let down = (L2_BYTES / (PANEL * depth)).clamp(4, 16);
+    Blocking { down, across: 32, depth: MOST_DEPTH }
 }
 
 /// Eight tiles of 16 rows of 64 bytes.
@@ -139,36 +139,11 @@ unsafe fn store_sums(to: *mut i32) {
     }
 }
 
-/// `steps` times DEPTH elements. The four loads come first, with the hint that keeps these streams from pushing each other out of
-/// the first cache: both were measured to matter (docs/measured/amx.md).
+/// DEPTH elements. The four loads come first, with the hint that keeps these streams from pushing each other out of the first
+/// cache: both were measured to matter (docs/measured/amx.md).
 #[inline(always)]
-unsafe fn multiply(rows: *const u8, columns: *const u8, steps: usize) {
-    // SAFETY: whole chunks by the contract of `Kernels::product`.
-    unsafe {
-        asm!("2:",
-            "tileloaddt1 tmm4, [{b} + {row}]",
-            "tileloaddt1 tmm6, [{a} + {row}]",
-            "tileloaddt1 tmm7, [{a} + {row} + 1024]",
-            "tileloaddt1 tmm5, [{b} + {row} + 1024]",
-            "tdpbssd tmm0, tmm4, tmm6",
-            "tdpbssd tmm1, tmm4, tmm7",
-            "tdpbssd tmm2, tmm5, tmm6",
-            "tdpbssd tmm3, tmm5, tmm7",
-            "add {a}, 2048",
-            "add {b}, 2048",
-            "dec {steps}",
-            "jnz 2b",
-            a = inout(reg) rows => _, b = inout(reg) columns => _, row = in(reg) 64usize,
-            steps = inout(reg) steps => _,
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
-            out("tmm7") _, options(nostack, readonly));
-    }
-}
-
-/// The same for one step.
-#[inline(always)]
-unsafe fn multiply_one(rows: *const u8, columns: *const u8) {
-    // SAFETY: as above.
+unsafe fn multiply(rows: *const u8, columns: *const u8) {
+    // SAFETY: a whole chunk of each by the contract of `Kernels::product`.
     unsafe {
         asm!("tileloaddt1 tmm4, [{b} + {row}]",
             "tileloaddt1 tmm6, [{a} + {row}]",
@@ -206,7 +181,9 @@ unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut
     unsafe {
         configure();
         zero_sums();
-        multiply(rows, columns, length / DEPTH);
+        for step in 0..length / DEPTH {
+            multiply(rows.add(step * CHUNK_BYTES), columns.add(step * CHUNK_BYTES));
+        }
         store_sums(tile.0.as_mut_ptr());
         release();
     }
@@ -215,16 +192,14 @@ unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut
 /// Row pairs of a tile of sums: the reduction of two columns at a time.
 const PAIRS: usize = PANEL / 2;
 
-/// While one tile is multiplied, the sums of the one before are reduced, and a piece of another block is reconstructed now and
-/// then: the vector units have nothing else to do.
+/// While one tile is multiplied, the sums of the one before are reduced: the vector units have nothing else to do.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
+unsafe fn pass(pass: &Pass) {
     let reduction = Reduction::new(pass.modulus, pass.factor);
     let mut sums = [const { Tile([0; TILE]) }; 2];
     let steps = pass.count / DEPTH;
     // SAFETY: by the contract of the table, here and below.
     unsafe {
-        let mut stepper = meanwhile.map(|(rest, share)| (Stepper::new(rest), share, 0u64));
         configure();
         let mut before: *mut i8 = std::ptr::null_mut();
         let mut current = 0;
@@ -243,7 +218,7 @@ unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
                 let old = sums[current ^ 1].0.as_ptr();
                 for step in 0..steps {
                     let offset = step * CHUNK_BYTES;
-                    multiply_one(rows.add(offset), columns.add(offset));
+                    multiply(rows.add(offset), columns.add(offset));
                     next_columns.step();
                     next_rows.step();
                     if !before.is_null() {
@@ -252,13 +227,6 @@ unsafe fn pass(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>) {
                         while pair < due {
                             reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
                             pair += 1;
-                        }
-                    }
-                    if let Some((stepper, share, credit)) = &mut stepper {
-                        *credit += *share;
-                        while *credit >> 32 > 0 && !stepper.is_done() {
-                            *credit -= 1 << 32;
-                            stepper.step();
                         }
                     }
                 }

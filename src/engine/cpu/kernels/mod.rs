@@ -80,11 +80,24 @@ impl Buffer {
     }
 }
 
-/// The sums that step *bound* needs, of the 7-bit magnitudes of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    pub sum: u64,
-    pub squares: u64,
+/// The sums that step *bound* needs, of the 7-bit magnitudes of the lines of a panel and of their squares: sixteen partial sums for
+/// each line, so that a register can be added without a look at its parts. For at most [`LineSums::CHUNKS`] chunks.
+#[repr(C, align(64))]
+pub struct LineSums {
+    pub sum: [[i32; 16]; PANEL],
+    pub squares: [[i32; 16]; PANEL],
+}
+
+impl LineSums {
+    /// A chunk adds at most 64 127^2 to a partial sum.
+    pub const CHUNKS: usize = 1024;
+    pub const ZERO: Self = Self { sum: [[0; 16]; PANEL], squares: [[0; 16]; PANEL] };
+
+    /// The sums of line l.
+    pub fn of(&self, l: usize) -> (u64, u64) {
+        let total = |parts: &[i32; 16]| parts.iter().map(|&part| part as u64).sum();
+        (total(&self.sum[l]), total(&self.squares[l]))
+    }
 }
 
 /// Where a chunk goes in packed panels.
@@ -125,7 +138,7 @@ pub struct Pass {
     pub next_columns: *const u8,
 }
 
-/// Step *reconstruct* of a block, in pieces: a kernel may do a part of it while another block is multiplied.
+/// Step *reconstruct* of a block.
 pub struct Reconstruction<'a> {
     pub with: &'a Reconstruct,
     /// The residues of modulus l in tile t start at ((t * moduli) + l) * TILE. They carry the factor q_l.
@@ -140,9 +153,6 @@ pub struct Reconstruction<'a> {
     pub columns: &'a [i32],
     /// Told of every tile that is complete.
     pub written: &'a [AtomicBool],
-    /// The tile in work and what is done of it, in the kernel's own units.
-    pub tile: usize,
-    pub part: usize,
 }
 
 impl Reconstruction<'_> {
@@ -150,23 +160,22 @@ impl Reconstruction<'_> {
         self.at.rows.div_ceil(PANEL) * self.at.columns.div_ceil(PANEL)
     }
 
-    /// The tile in work relative to the block.
-    pub fn place(&self) -> Rectangle {
+    /// A tile relative to the block; empty behind the last.
+    pub fn place(&self, tile: usize) -> Rectangle {
         let down = self.at.rows.div_ceil(PANEL);
-        let (i, j) = (self.tile % down * PANEL, self.tile / down * PANEL);
-        Rectangle { i, j, rows: PANEL.min(self.at.rows - i), columns: PANEL.min(self.at.columns - j) }
+        let (i, j) = (tile % down * PANEL, tile / down * PANEL);
+        let columns = self.at.columns.saturating_sub(j);
+        Rectangle { i, j, rows: PANEL.min(self.at.rows - i), columns: PANEL.min(columns) }
     }
 
-    /// The residues of the tile in work.
-    pub fn tile_residues(&self) -> *const i8 {
-        self.residues.wrapping_add(self.tile * self.moduli * TILE)
+    /// The residues of a tile.
+    pub fn tile_residues(&self, tile: usize) -> *const i8 {
+        self.residues.wrapping_add(tile * self.moduli * TILE)
     }
 
-    /// On to the next tile.
-    pub fn complete(&mut self) {
-        self.written[self.tile].store(true, Ordering::Release);
-        self.tile += 1;
-        self.part = 0;
+    /// A tile is complete in C.
+    pub fn complete(&self, tile: usize) {
+        self.written[tile].store(true, Ordering::Release);
     }
 }
 
@@ -201,27 +210,26 @@ pub struct Kernels {
     /// Exponents of the elements of each line, merged into `out`.
     pub scan: unsafe fn(chunk: &Chunk, out: &mut [Scan; PANEL]),
     /// 7-bit magnitudes of the elements of lines with the given exponents, and their sums, added to `sums`. Without a `place`
-    /// the sums alone.
+    /// the sums alone. The order of the elements of a chunk is the same on both sides, but not the one of [`Kernels::element_at`].
     pub magnitudes: unsafe fn(
         side: Side,
         chunk: &Chunk,
         exponents: &[i32; PANEL],
-        sums: &mut [Sums; PANEL],
+        sums: &mut LineSums,
         place: Option<Place>,
     ),
+    /// The element of a chunk whose magnitude is at the place of element `h`.
+    pub magnitude_at: fn(h: usize) -> usize,
     /// Residues of RN_int(x 2^(s of the line)), all below 2^bits, modulo the first `moduli` moduli.
     pub residues:
         unsafe fn(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place),
     /// The sums of a tile over the inner dimension: entry (i, j) is `tile[j * PANEL + i]`. |elements| <= 128 and
     /// length <= 2^16, so that a sum fits 32 bits.
     pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile),
-    /// Step *product* and the reduction of its sums to residues, with a part of another block's reconstruction in between: at
-    /// least `share` / 2^32 of its pieces for each DEPTH elements of a tile.
-    pub pass: unsafe fn(pass: &Pass, meanwhile: Option<(&mut Reconstruction, u64)>),
-    /// Pieces of a tile that `pass` counts.
-    pub pieces: usize,
-    /// Does what is left of a reconstruction.
-    pub reconstruct: unsafe fn(rest: &mut Reconstruction),
+    /// Step *product* and the reduction of its sums to residues.
+    pub pass: unsafe fn(pass: &Pass),
+    /// Nothing can fail between the first and the last write of a tile.
+    pub reconstruct: unsafe fn(block: &Reconstruction),
     /// [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for this CPU.
     pub raise_needs: unsafe fn(
         bounds: &Bounds,

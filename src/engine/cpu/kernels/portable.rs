@@ -2,7 +2,7 @@
 //! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
 
 use super::{
-    Blocking, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Place, Reconstruction, Side, Sums, TILE, Tile,
+    Blocking, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, TILE, Tile,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::magnitude;
@@ -23,10 +23,10 @@ pub static KERNELS: Kernels = Kernels {
     gather,
     scan,
     magnitudes,
+    magnitude_at: |h| h,
     residues,
     product,
     pass,
-    pieces: 1,
     reconstruct,
     raise_needs,
     largest,
@@ -67,7 +67,7 @@ unsafe fn magnitudes(
     _: Side,
     chunk: &Chunk,
     exponents: &[i32; PANEL],
-    sums: &mut [Sums; PANEL],
+    sums: &mut LineSums,
     place: Option<Place>,
 ) {
     for l in 0..PANEL {
@@ -76,8 +76,8 @@ unsafe fn magnitudes(
         for (out, &x) in packed_line.iter_mut().zip(values) {
             let a = magnitude(x, exponents[l]);
             *out = i16::from(a);
-            sums[l].sum += u64::from(a);
-            sums[l].squares += u64::from(a) * u64::from(a);
+            sums.sum[l][0] += i32::from(a);
+            sums.squares[l][0] += i32::from(a) * i32::from(a);
         }
         if let Some(place) = &place {
             // SAFETY: by the contract of the table.
@@ -169,8 +169,7 @@ fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
     sums
 }
 
-/// Nothing can be done meanwhile: one kind of instruction does all here.
-unsafe fn pass(pass: &Pass, _: Option<(&mut Reconstruction, u64)>) {
+unsafe fn pass(pass: &Pass) {
     let reducer = Reducer::new(pass.modulus);
     let mut sums = Tile([0; TILE]);
     for at in 0..pass.down * pass.across {
@@ -189,24 +188,23 @@ unsafe fn pass(pass: &Pass, _: Option<(&mut Reconstruction, u64)>) {
     }
 }
 
-/// A tile is written complete; nothing can fail between its first and its last write.
-unsafe fn reconstruct(rest: &mut Reconstruction) {
-    while rest.tile < rest.tiles() {
+unsafe fn reconstruct(block: &Reconstruction) {
+    for tile in 0..block.tiles() {
         // SAFETY: by the contract of the table.
-        unsafe { reconstruct_tile(rest, |i, j| j * PANEL + i) };
-        rest.complete();
+        unsafe { reconstruct_tile(block, tile, |i, j| j * PANEL + i) };
+        block.complete(tile);
     }
 }
 
-/// The tile in work, entry by entry.
+/// A tile, entry by entry.
 ///
 /// # Safety
 ///
 /// As for [`Kernels::reconstruct`].
-pub unsafe fn reconstruct_tile(of: &Reconstruction, residue_at: fn(usize, usize) -> usize) {
-    let at = of.place();
+pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(usize, usize) -> usize) {
+    let at = of.place(tile);
     // SAFETY: the residues of the tile are there.
-    let residues = unsafe { std::slice::from_raw_parts(of.tile_residues(), of.moduli * TILE) };
+    let residues = unsafe { std::slice::from_raw_parts(of.tile_residues(tile), of.moduli * TILE) };
     let add = of.beta != 0.0;
     let mut out = [0.0; TILE];
     for j in 0..at.columns {

@@ -255,7 +255,12 @@ mod tests {
                 let left_out = f64::from(crt.width * (crt.limbs as u32 - 4)) + 52.0 + 4.0;
                 assert!(left_out - bits < -40.0, "N {n}");
             }
-            println!("N {n}: {} limbs of {} bits, top {:b}", crt.limbs, crt.width, crt.product[crt.limbs - 1]);
+            println!(
+                "N {n}: {} limbs of {} bits, top {:b}",
+                crt.limbs,
+                crt.width,
+                crt.product[crt.limbs - 1]
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Buffer, Chunk, DEPTH, Order, PANEL, Place, Side, Sums};
+use super::super::{Buffer, Chunk, DEPTH, Order, PANEL, Place, Side};
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
 use super::{CHUNK_BYTES, GROUP, HALF, place_of_group};
@@ -32,27 +32,39 @@ pub unsafe fn gather(from: &Lines, lines: (usize, usize), elements: (usize, usiz
 #[derive(Clone, Copy)]
 struct Running {
     largest: __m512i,
+    /// The exponent of the lowest bit, with the bias of a double.
     lowest_bit: __m512i,
-    nonzeros: __m512i,
+    zeros: __m512i,
 }
 
 impl Running {
+    /// From what is known of the lowest bits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
-    fn new() -> Self {
+    fn new(lowest_bit: __m512i) -> Self {
         let zero = _mm512_setzero_si512();
-        Self { largest: zero, lowest_bit: _mm512_set1_epi64(i32::MAX.into()), nonzeros: zero }
+        Self { largest: zero, lowest_bit, zeros: zero }
     }
 
+    /// |x| = m 2^q as in `float::parts`, with q the exponent of the double: the lowest bit of x is not below q. So only elements with
+    /// a q below the lowest bit so far need a look at their fraction, and soon these are few.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
     fn add(&mut self, x: __m512d) {
         let bits = _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX));
-        let nonzero = _mm512_test_epi64_mask(bits, bits);
         self.largest = _mm512_max_epu64(self.largest, bits);
-        self.nonzeros = _mm512_mask_add_epi64(self.nonzeros, nonzero, self.nonzeros, _mm512_set1_epi64(1));
-        // |x| = m 2^q, as in `float::parts`; the lowest set bit of m is at the number of ones in (m - 1) & ~m.
         let biased = _mm512_srli_epi64::<52>(bits);
+        if _mm512_cmplt_epi64_mask(biased, self.lowest_bit) != 0 {
+            self.look(bits, biased);
+        }
+    }
+
+    /// The lowest set bit of m is at the number of ones in (m - 1) & ~m.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    fn look(&mut self, bits: __m512i, biased: __m512i) {
+        let nonzero = _mm512_test_epi64_mask(bits, bits);
+        self.zeros = _mm512_mask_add_epi64(self.zeros, !nonzero, self.zeros, _mm512_set1_epi64(1));
         let normal = _mm512_test_epi64_mask(biased, biased);
         let fraction = _mm512_and_si512(bits, _mm512_set1_epi64((1 << 52) - 1));
         let m = _mm512_mask_or_epi64(fraction, normal, fraction, _mm512_set1_epi64(1 << 52));
@@ -63,18 +75,26 @@ impl Running {
     }
 }
 
-/// The exponent that `Running` leaves in its lowest bits.
+/// The bias of the exponents in `Running`.
 const BIAS: i64 = 1075;
+/// Above the exponents of all doubles.
+const NONE: i64 = 1 << 20;
 
-#[inline]
-fn merge(out: &mut Scan, largest: u64, lowest_bit: i64, nonzeros: u64) {
+/// The lowest bit so far.
+fn known(scan: &Scan) -> i64 {
+    (i64::from(scan.lowest_bit()) + BIAS).min(NONE)
+}
+
+/// `lowest_bit` holds what was known too, so that it is of no meaning if all elements are zeros.
+fn merge(out: &mut Scan, largest: u64, lowest_bit: i64, zeros: i64) {
+    let nonzeros = DEPTH as u64 - zeros as u64;
     *out = out.merge(Scan::from_parts(largest, (lowest_bit - BIAS) as i32, nonzeros));
 }
 
 /// Eight elements of a chunk that follow each other in memory, and those that come next in this place to the first cache.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
+pub(super) unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
     let at = chunk.at(l, h);
     // SAFETY: inside of the chunk; a prefetch never faults.
     unsafe {
@@ -89,7 +109,7 @@ pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     let load = |l: usize, h: usize| unsafe { load(chunk, l, h) };
     if chunk.order == Order::LineMajor {
         for (l, out) in out.iter_mut().enumerate() {
-            let mut running = Running::new();
+            let mut running = Running::new(_mm512_set1_epi64(known(out)));
             for h in (0..DEPTH).step_by(8) {
                 running.add(load(l, h));
             }
@@ -97,13 +117,18 @@ pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
                 out,
                 _mm512_reduce_max_epu64(running.largest),
                 _mm512_reduce_min_epi64(running.lowest_bit),
-                _mm512_reduce_add_epi64(running.nonzeros) as u64,
+                _mm512_reduce_add_epi64(running.zeros),
             );
         }
         return;
     }
     // Line after line of the cache: that is what the prefetchers of the processor see.
-    let mut running = [Running::new(); PANEL / 8];
+    let mut running = [Running::new(_mm512_setzero_si512()); PANEL / 8];
+    for (running, scans) in running.iter_mut().zip(out.chunks_exact(8)) {
+        let known: [i64; 8] = std::array::from_fn(|i| known(&scans[i]));
+        // SAFETY: eight numbers of 64 bits.
+        running.lowest_bit = unsafe { _mm512_loadu_si512(known.as_ptr().cast()) };
+    }
     for h in 0..DEPTH {
         for (part, running) in running.iter_mut().enumerate() {
             running.add(load(8 * part, h));
@@ -111,9 +136,9 @@ pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     }
     for (running, out) in running.iter().zip(out.chunks_exact_mut(8)) {
         let (largest, lowest_bit) = (array(running.largest), array(running.lowest_bit));
-        let nonzeros = array(running.nonzeros);
+        let zeros = array(running.zeros);
         for (i, out) in out.iter_mut().enumerate() {
-            merge(out, largest[i] as u64, lowest_bit[i], nonzeros[i] as u64);
+            merge(out, largest[i] as u64, lowest_bit[i], zeros[i]);
         }
     }
 }
@@ -152,15 +177,6 @@ impl Sixteen {
     fn all(x: f64) -> Self {
         Self(_mm512_set1_pd(x), _mm512_set1_pd(x))
     }
-
-    /// floor(|x|), below 2^31.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn magnitudes(self) -> __m512i {
-        let low = _mm512_cvttpd_epi32(_mm512_abs_pd(self.0));
-        let high = _mm512_cvttpd_epi32(_mm512_abs_pd(self.1));
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
-    }
 }
 
 /// The exponents of the lines as doubles.
@@ -181,72 +197,6 @@ impl Exponents {
             let from = self.0.as_ptr().add(half * HALF);
             Sixteen(_mm512_load_pd(from), _mm512_load_pd(from.add(8)))
         }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub unsafe fn magnitudes(
-    side: Side,
-    chunk: &Chunk,
-    exponents: &[i32; PANEL],
-    sums: &mut [Sums; PANEL],
-    place: Option<Place>,
-) {
-    let shifts = Exponents::new(|l| 7 - exponents[l]);
-    let ones = _mm512_set1_epi8(1);
-    let zero = _mm512_setzero_si512();
-    // SAFETY: by the contract of the table.
-    let out = place.map(|place| unsafe { place.panel.add(place.first * PANEL) });
-    let store = |at: usize, x: __m512i| {
-        if let Some(out) = out {
-            // SAFETY: inside of the packed chunk.
-            unsafe { _mm512_storeu_si512(out.add(at).cast(), x) };
-        }
-    };
-    if side == Side::Rows {
-        let shifts = [shifts.half(0), shifts.half(1)];
-        let (mut sum, mut squares) = ([zero; 2], [zero; 2]);
-        for g in 0..DEPTH / GROUP {
-            let mut words = [zero; 2];
-            for q in 0..GROUP {
-                for half in 0..2 {
-                    // SAFETY: inside of the chunk.
-                    let x = unsafe { Sixteen::load(chunk, half * HALF, GROUP * g + q) };
-                    let bytes = x.scaled(shifts[half]).magnitudes();
-                    let place = _mm512_sllv_epi32(bytes, _mm512_set1_epi32(8 * q as i32));
-                    words[half] = _mm512_or_si512(words[half], place);
-                }
-            }
-            for half in 0..2 {
-                sum[half] = _mm512_dpbusd_epi32(sum[half], words[half], ones);
-                squares[half] = _mm512_dpbusd_epi32(squares[half], words[half], words[half]);
-                store(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP, words[half]);
-            }
-        }
-        for half in 0..2 {
-            let (mut s, mut t) = ([0i32; HALF], [0i32; HALF]);
-            // SAFETY: 16 numbers of 32 bits.
-            unsafe {
-                _mm512_storeu_si512(s.as_mut_ptr().cast(), sum[half]);
-                _mm512_storeu_si512(t.as_mut_ptr().cast(), squares[half]);
-            }
-            for (l, sums) in sums[half * HALF..][..HALF].iter_mut().enumerate() {
-                sums.sum += s[l] as u64;
-                sums.squares += t[l] as u64;
-            }
-        }
-        return;
-    }
-    for (l, sums) in sums.iter_mut().enumerate() {
-        let shift = Sixteen::all(shifts.0[l]);
-        let a = [0, 1, 2, 3].map(|q| {
-            // SAFETY: inside of the chunk.
-            unsafe { Sixteen::load(chunk, l, 16 * q) }.scaled(shift).magnitudes()
-        });
-        let bytes = _mm512_packs_epi16(_mm512_packs_epi32(a[0], a[1]), _mm512_packs_epi32(a[2], a[3]));
-        sums.sum += _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(zero, bytes, ones)) as u64;
-        sums.squares += _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(zero, bytes, bytes)) as u64;
-        store(l * DEPTH, bytes);
     }
 }
 
@@ -305,7 +255,8 @@ unsafe fn pack<const N: usize, const ROWS: bool>(
 ) {
     let parts = [Parts::<N>::new(x[0]), Parts::new(x[1]), Parts::new(x[2]), Parts::new(x[3])];
     // The four elements of a line come together; for rows the lines stay in order, groups of elements are apart already.
-    let exchange = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    let exchange =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     let mut store = |r: [__m512i; 4]| {
         let packed = _mm512_packs_epi16(_mm512_packs_epi32(r[0], r[1]), _mm512_packs_epi32(r[2], r[3]));
         let packed = if ROWS { _mm512_shuffle_epi8(packed, exchange) } else { packed };
@@ -338,9 +289,8 @@ unsafe fn residues_of<const N: usize>(
             for g in 0..DEPTH / GROUP {
                 for half in 0..2 {
                     let shift = shifts.half(half);
-                    let x = [0, 1, 2, 3].map(|q| {
-                        Sixteen::load(chunk, half * HALF, GROUP * g + q).scaled(shift)
-                    });
+                    let x =
+                        [0, 1, 2, 3].map(|q| Sixteen::load(chunk, half * HALF, GROUP * g + q).scaled(shift));
                     let to = out.add(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP);
                     pack::<N, true>(x, moduli, to, place.plane);
                 }
@@ -356,14 +306,7 @@ unsafe fn residues_of<const N: usize>(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub unsafe fn residues(
-    side: Side,
-    chunk: &Chunk,
-    s: &[i32; PANEL],
-    bits: i32,
-    moduli: usize,
-    place: Place,
-) {
+pub unsafe fn residues(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place) {
     // A part holds 62 bits, each further one 48.
     // SAFETY: passed on from the caller.
     unsafe {

@@ -9,11 +9,13 @@ use super::{DEPTH, PANEL, Side};
 
 pub mod constants;
 mod lines;
+mod magnitudes;
 mod reconstruct;
 mod reduce;
 
-pub use lines::{gather, largest, magnitudes, order, raise_needs, residues, scan};
-pub use reconstruct::{PIECES, Stepper, reconstruct};
+pub use lines::{gather, largest, order, raise_needs, residues, scan};
+pub use magnitudes::{magnitude_at, magnitudes};
+pub use reconstruct::reconstruct;
 pub use reduce::{Reduction, residue_at};
 
 /// Bytes of a packed chunk.

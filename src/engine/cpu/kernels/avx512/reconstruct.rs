@@ -6,100 +6,89 @@ use super::super::portable::reconstruct_tile;
 use super::super::{PANEL, Reconstruction, TILE};
 use super::constants::{Crt, MOST_LIMBS, crt};
 use super::reduce::residue_at;
+use crate::gemm::Rectangle;
 use crate::ozaki::moduli::MAX_MODULI;
 
-/// Pieces of two columns: their residues are put side by side, then come four times 16 entries.
-const PIECES_OF_PAIR: usize = 5;
-/// Pieces of a tile.
-pub const PIECES: usize = PANEL / 2 * PIECES_OF_PAIR;
-
+/// Pairs of columns of a tile: the residues of two columns share 64 bytes.
+const PAIRS: usize = PANEL / 2;
 /// Moduli whose residues share a register.
 const QUAD: usize = 4;
 const QUADS: usize = MAX_MODULI.div_ceil(QUAD);
 
-/// Does a reconstruction piece by piece: each is short enough to run in the shadow of a few tile products.
-pub struct Stepper<'a, 'b> {
-    rest: &'a mut Reconstruction<'b>,
-    crt: &'static Crt,
-    /// For each 16 entries of two columns and each four moduli: four residues in 32 bits for each entry.
-    residues: [[__m512i; QUADS]; 4],
-    /// All results of the tile are far from the ends of the range of doubles.
-    ordinary: bool,
+/// # Safety
+///
+/// As for the table of kernels.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+pub unsafe fn reconstruct(block: &Reconstruction) {
+    let crt = crt(block.moduli);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match crt.limbs {
+            1 => tiles::<1>(block, crt),
+            2 => tiles::<2>(block, crt),
+            3 => tiles::<3>(block, crt),
+            4 => tiles::<4>(block, crt),
+            _ => tiles::<5>(block, crt),
+        }
+    }
 }
 
-impl<'a, 'b> Stepper<'a, 'b> {
-    /// # Safety
-    ///
-    /// As for the table of kernels.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    pub unsafe fn new(rest: &'a mut Reconstruction<'b>) -> Self {
-        let crt = crt(rest.moduli);
-        let residues = [[_mm512_setzero_si512(); QUADS]; 4];
-        let mut out = Self { rest, crt, residues, ordinary: false };
-        if !out.is_done() {
-            out.ordinary = out.is_ordinary();
-            if !out.rest.part.is_multiple_of(PIECES_OF_PAIR) {
-                // SAFETY: passed on from the caller.
-                unsafe { out.unpack(out.rest.part / PIECES_OF_PAIR) };
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+unsafe fn tiles<const L: usize>(block: &Reconstruction, crt: &Crt) {
+    for number in 0..block.tiles() {
+        let tile = Tile { block, crt, number, at: block.place(number) };
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if tile.is_ordinary() {
+                for pair in 0..tile.at.columns.div_ceil(2) {
+                    tile.columns::<L>(pair);
+                }
+            } else {
+                reconstruct_tile(block, number, residue_at);
             }
         }
-        out
+        block.complete(number);
     }
+}
 
-    #[inline(always)]
-    pub fn is_done(&self) -> bool {
-        self.rest.tile >= self.rest.tiles()
-    }
+/// A tile of the block in work.
+struct Tile<'a> {
+    block: &'a Reconstruction<'a>,
+    crt: &'a Crt,
+    number: usize,
+    /// Its place in the block.
+    at: Rectangle,
+}
 
+impl Tile<'_> {
     /// |C'| < 2^155, so a result is zero or of normal size if its exponent keeps away from both ends. Elsewhere the rounding must
     /// look at the range, which the portable kernel does.
     fn is_ordinary(&self) -> bool {
-        let at = self.rest.place();
+        let (block, at) = (self.block, &self.at);
         let range = |s: &[i32]| s.iter().fold((i32::MAX, i32::MIN), |(a, b), &s| (a.min(s), b.max(s)));
-        let (rows, columns) = (
-            range(&self.rest.rows[at.i..][..at.rows]),
-            range(&self.rest.columns[at.j..][..at.columns]),
-        );
-        let nu = self.rest.with.nu;
-        nu - rows.1 - columns.1 >= -1020 && nu - rows.0 - columns.0 <= 860
+        let (rows, columns) =
+            (range(&block.rows[at.i..][..at.rows]), range(&block.columns[at.j..][..at.columns]));
+        block.with.nu - rows.1 - columns.1 >= -1020 && block.with.nu - rows.0 - columns.0 <= 860
     }
 
-    /// The next piece.
+    /// Two columns.
     ///
     /// # Safety
     ///
-    /// As for the table of kernels; not all is done.
+    /// As for the table of kernels, here and below.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    pub unsafe fn step(&mut self) {
-        let part = self.rest.part;
-        let (pair, phase) = (part / PIECES_OF_PAIR, part % PIECES_OF_PAIR);
-        if part == 0 {
-            self.ordinary = self.is_ordinary();
-            if !self.ordinary {
-                // SAFETY: passed on from the caller.
-                unsafe { reconstruct_tile(self.rest, residue_at) };
-                self.rest.complete();
-                return;
-            }
-        }
+    unsafe fn columns<const L: usize>(&self, pair: usize) {
         // SAFETY: passed on from the caller.
         unsafe {
-            if phase == 0 {
-                self.unpack(pair);
-            } else {
-                match self.crt.limbs {
-                    1 => self.entries::<1>(pair, phase - 1),
-                    2 => self.entries::<2>(pair, phase - 1),
-                    3 => self.entries::<3>(pair, phase - 1),
-                    4 => self.entries::<4>(pair, phase - 1),
-                    _ => self.entries::<5>(pair, phase - 1),
+            let residues = self.unpack(pair);
+            self.prefetch(pair + 2);
+            for (quarter, residues) in residues.iter().enumerate() {
+                let (i, j) = (16 * (quarter % 2), 2 * pair + quarter / 2);
+                if i < self.at.rows && j < self.at.columns {
+                    self.entries::<L>(residues, i, j);
                 }
             }
-        }
-        self.rest.part += 1;
-        if self.rest.part == PIECES {
-            self.rest.complete();
         }
     }
 
@@ -107,36 +96,30 @@ impl<'a, 'b> Stepper<'a, 'b> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn prefetch(&self, pair: usize) {
-        const PAIRS: usize = PANEL / 2;
-        let rest = &self.rest;
-        let tile = rest.tile + pair / PAIRS;
-        let pair = pair % PAIRS;
-        let residues = rest.residues.wrapping_add(tile * rest.moduli * TILE + 64 * pair);
-        for l in 0..rest.moduli {
-            // A prefetch never faults.
+        let block = self.block;
+        let (tile, pair) = (self.number + pair / PAIRS, pair % PAIRS);
+        let residues = block.tile_residues(tile).wrapping_add(64 * pair);
+        for l in 0..block.moduli {
             _mm_prefetch::<_MM_HINT_T0>(residues.wrapping_add(l * TILE));
         }
-        let down = rest.at.rows.div_ceil(PANEL);
-        let (i, j) = (rest.at.i + tile % down * PANEL, rest.at.j + tile / down * PANEL + 2 * pair);
+        let at = block.place(tile);
+        let (i, j) = (block.at.i + at.i, block.at.j + at.j + 2 * pair);
         for column in 0..2 {
-            let to = rest.c.pointer().wrapping_add(i + (j + column) * rest.c.ld);
+            let to = block.c.pointer().wrapping_add(i + (j + column) * block.c.ld);
             for line in 0..PANEL / 8 {
                 _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(8 * line).cast());
             }
         }
     }
 
-    /// The residues of two columns, those of four moduli side by side.
-    ///
-    /// # Safety
-    ///
-    /// As for the table of kernels.
+    /// The residues of two columns: for each 16 entries and each four moduli, four residues in 32 bits for each entry. Quarters 0
+    /// and 1 are the upper and lower half of the first column.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    unsafe fn unpack(&mut self, pair: usize) {
-        let from = self.rest.tile_residues().wrapping_add(64 * pair);
-        let moduli = self.rest.moduli;
-        self.prefetch(pair + 2);
+    unsafe fn unpack(&self, pair: usize) -> [[__m512i; QUADS]; 4] {
+        let from = self.block.tile_residues(self.number).wrapping_add(64 * pair);
+        let moduli = self.block.moduli;
+        let mut out = [[_mm512_setzero_si512(); QUADS]; 4];
         for quad in 0..moduli.div_ceil(QUAD) {
             let load = |i: usize| {
                 let l = QUAD * quad + i;
@@ -149,24 +132,25 @@ impl<'a, 'b> Stepper<'a, 'b> {
             };
             let (a, b, c, d) = (load(0), load(1), load(2), load(3));
             let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
-            self.residues[0][quad] = _mm512_unpacklo_epi16(ab, cd);
-            self.residues[1][quad] = _mm512_unpackhi_epi16(ab, cd);
+            out[0][quad] = _mm512_unpacklo_epi16(ab, cd);
+            out[1][quad] = _mm512_unpackhi_epi16(ab, cd);
             let (ab, cd) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
-            self.residues[2][quad] = _mm512_unpacklo_epi16(ab, cd);
-            self.residues[3][quad] = _mm512_unpackhi_epi16(ab, cd);
+            out[2][quad] = _mm512_unpacklo_epi16(ab, cd);
+            out[3][quad] = _mm512_unpackhi_epi16(ab, cd);
         }
+        out
     }
 
     /// The CRT sums of 16 entries: eight in a register for each limb, in the order of the unpacking. All but the highest start
     /// with half of a limb, which the carry takes out again.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    fn sums<const L: usize>(&self, quarter: usize) -> [[__m512i; L]; 2] {
+    fn sums<const L: usize>(&self, residues: &[__m512i; QUADS]) -> [[__m512i; L]; 2] {
         let zero = _mm512_setzero_si512();
         let mut sums = [[_mm512_set1_epi64(self.crt.half); L]; 2];
         sums.iter_mut().for_each(|sums| sums[L - 1] = zero);
         for (t, pair) in self.crt.pair[..self.crt.pairs].iter().enumerate() {
-            let residues = self.residues[quarter][t / 2];
+            let residues = residues[t / 2];
             let start = _mm512_set1_epi32(pair.start);
             let mut z = _mm512_dpbusd_epi32(start, _mm512_set1_epi32(pair.weights), residues);
             if t == 0 {
@@ -228,42 +212,34 @@ impl<'a, 'b> Stepper<'a, 'b> {
         _mm512_add_pd(high, rest)
     }
 
-    /// 16 entries of a column: quarter 0 and 1 are the upper and lower half of the first of the two columns.
-    ///
-    /// # Safety
-    ///
-    /// As for the table of kernels.
+    /// Entries i.. of column j of the tile, 16 or what is left of the rows.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    unsafe fn entries<const L: usize>(&mut self, pair: usize, quarter: usize) {
-        let at = self.rest.place();
-        let (j, i) = (2 * pair + quarter / 2, 16 * (quarter % 2));
-        if j >= at.columns || i >= at.rows {
-            return;
-        }
-        let [a, b] = self.sums::<L>(quarter);
+    unsafe fn entries<const L: usize>(&self, residues: &[__m512i; QUADS], i: usize, j: usize) {
+        let (block, at) = (self.block, &self.at);
+        let [a, b] = self.sums::<L>(residues);
         let (a, b) = (self.rounded(a), self.rounded(b));
         // Back to the order of the rows.
         let low = _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), b);
         let high = _mm512_permutex2var_pd(a, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), b);
-        let column = self.rest.with.nu - self.rest.columns[at.j + j];
-        let c = self.rest.c;
-        let to = c.pointer().wrapping_add(self.rest.at.i + at.i + (self.rest.at.j + at.j + j) * c.ld);
-        let mask = |first: usize| (0xFFu32 >> 8usize.saturating_sub(at.rows.saturating_sub(first)).min(8)) as u8;
+        let column = block.with.nu - block.columns[at.j + j];
+        let to = block.at.i + at.i + (block.at.j + at.j + j) * block.c.ld;
+        let to = block.c.pointer().wrapping_add(to);
         for (half, value) in [low, high].into_iter().enumerate() {
-            let (first, mask) = (i + 8 * half, mask(i + 8 * half));
+            let first = i + 8 * half;
+            let mask = (0xFFu32 >> 8usize.saturating_sub(at.rows.saturating_sub(first))) as u8;
             // SAFETY: only entries inside of C and exponents of its rows, by the mask; no address needs alignment.
             unsafe {
-                let rows = self.rest.rows.as_ptr().wrapping_add(at.i + first);
+                let rows = block.rows.as_ptr().wrapping_add(at.i + first);
                 let rows = _mm512_cvtepi32_pd(_mm256_maskz_loadu_epi32(mask, rows));
                 let exponents = _mm512_sub_pd(_mm512_set1_pd(f64::from(column)), rows);
                 let mut value = _mm512_scalef_pd(value, exponents);
                 let to = to.wrapping_add(first);
-                let mu = _mm512_set1_pd(self.rest.with.mu);
-                if self.rest.beta != 0.0 {
+                let mu = _mm512_set1_pd(block.with.mu);
+                if block.beta != 0.0 {
                     let old = _mm512_maskz_loadu_pd(mask, to);
-                    value = _mm512_fmadd_pd(mu, value, _mm512_mul_pd(_mm512_set1_pd(self.rest.beta), old));
-                } else if self.rest.with.mu != 1.0 {
+                    value = _mm512_fmadd_pd(mu, value, _mm512_mul_pd(_mm512_set1_pd(block.beta), old));
+                } else if block.with.mu != 1.0 {
                     value = _mm512_fmadd_pd(mu, value, _mm512_setzero_pd());
                 }
                 _mm512_mask_storeu_pd(to, mask, value);
@@ -283,18 +259,4 @@ fn add_to_odd(x: __m512d, y: __m512d) -> __m512d {
     let inexact = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(up, down);
     let bits = _mm512_castpd_si512(inward);
     _mm512_castsi512_pd(_mm512_mask_or_epi64(bits, inexact, bits, _mm512_set1_epi64(1)))
-}
-
-/// # Safety
-///
-/// As for the table of kernels.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-pub unsafe fn reconstruct(rest: &mut Reconstruction) {
-    // SAFETY: passed on from the caller.
-    unsafe {
-        let mut stepper = Stepper::new(rest);
-        while !stepper.is_done() {
-            stepper.step();
-        }
-    }
 }

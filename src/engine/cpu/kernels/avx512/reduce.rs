@@ -49,8 +49,7 @@ impl Reduction {
             } else {
                 [0, 1, 2, 3].map(|q| self.residues(sums.add(16 * q), add, before, q))
             };
-            let packed =
-                _mm512_packs_epi16(_mm512_packs_epi32(r[0], r[1]), _mm512_packs_epi32(r[2], r[3]));
+            let packed = _mm512_packs_epi16(_mm512_packs_epi32(r[0], r[1]), _mm512_packs_epi32(r[2], r[3]));
             _mm512_store_si512(out.cast(), packed);
         }
     }
@@ -99,11 +98,8 @@ impl Reduction {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub fn remainder(s: __m512i, modulus: &Modulus) -> __m512i {
-    let q = _mm512_fmadd_ps(
-        _mm512_cvtepi32_ps(s),
-        _mm512_set1_ps(modulus.inverse),
-        _mm512_set1_ps(FLOAT_ROUND),
-    );
+    let q =
+        _mm512_fmadd_ps(_mm512_cvtepi32_ps(s), _mm512_set1_ps(modulus.inverse), _mm512_set1_ps(FLOAT_ROUND));
     _mm512_dpwssd_epi32(s, _mm512_castps_si512(q), _mm512_set1_epi32(modulus.negative))
 }
 
