@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
 use super::kernels::{Buffer, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE};
+use super::packing::AHEAD;
 use super::team::{self, Panicked};
 use super::workspace::{Arena, Charge, DEFAULT_BYTES, empty, piece_bytes};
 use crate::engine::{Outcome, Phases, Report, Settings};
@@ -34,9 +35,6 @@ impl From<NoPlan> for Reason {
         }
     }
 }
-
-/// Runs of a strided matrix from the one in use to the one to prefetch: as far as the memory is slow.
-const AHEAD: usize = 24;
 
 /// A call on its way.
 pub struct Run<'a> {

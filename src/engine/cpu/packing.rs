@@ -4,6 +4,22 @@
 use super::kernels::{Buffer, DEPTH, Order, PANEL};
 use crate::gemm::{Lines, MatMut};
 
+/// Runs of a strided matrix from the one in use to the one to prefetch: as far as the memory is slow.
+pub const AHEAD: usize = 24;
+
+/// A hint that what is there will be read soon; any address will do.
+#[inline(always)]
+fn prefetch(at: *const f64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Fills a buffer with elements first.., `count` of them (at most DEPTH), of the lines line.., `lines` of them (at most PANEL),
 /// and with zeros around them.
 ///
@@ -43,6 +59,11 @@ pub unsafe fn gather(
     const BLOCK: usize = 8;
     let other = PANEL * DEPTH / width;
     for run in (0..runs).step_by(BLOCK) {
+        for r in run..run + BLOCK {
+            for line in 0..length.div_ceil(BLOCK) {
+                prefetch(start.wrapping_add((r + AHEAD).wrapping_mul(stride) + BLOCK * line));
+            }
+        }
         for at in (0..length).step_by(BLOCK) {
             let (height, reach) = (BLOCK.min(runs - run), BLOCK.min(length - at));
             let mut block = [[0.0; BLOCK]; BLOCK];
