@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, TILE, Tile, runnable,
+    Buffer, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, Stream, TILE, Tile,
+    runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
@@ -259,6 +260,8 @@ impl Operand {
     }
 }
 
+const NOTHING: Stream = Stream { at: std::ptr::null(), lines: 1 };
+
 fn dot(a: &[i16], b: &[i16]) -> i64 {
     a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum()
 }
@@ -271,7 +274,7 @@ fn products_of_a_tile() {
             let a = Operand::new(kernels, Side::Rows, 1, length, || random.next() as i8);
             let b = Operand::new(kernels, Side::Columns, 1, length, || random.next() as i8);
             let mut tile = Tile([7; TILE]);
-            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, &mut tile) };
+            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, NOTHING, &mut tile) };
             for (i, j) in (0..PANEL).flat_map(|i| (0..PANEL).map(move |j| (i, j))) {
                 let got = i64::from(tile.0[j * PANEL + i]);
                 assert_eq!(got, dot(a.line(i), b.line(j)), "{} length {length} ({i}, {j})", kernels.name);
@@ -288,7 +291,7 @@ fn products_at_the_limit_of_the_sums() {
             let a = Operand::new(kernels, Side::Rows, 1, length, || x);
             let b = Operand::new(kernels, Side::Columns, 1, length, || y);
             let mut tile = Tile([0; TILE]);
-            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, &mut tile) };
+            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, NOTHING, &mut tile) };
             let want = length as i32 * i32::from(x) * i32::from(y);
             assert!(tile.0.iter().all(|&sum| sum == want), "{}", kernels.name);
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
 use super::driver::{Part, Planned, Run};
-use super::kernels::{DEPTH, LineSums, PANEL, Side, TILE, Tile};
+use super::kernels::{CACHE_LINE, DEPTH, LineSums, PANEL, Side, Stream, TILE, Tile};
 use super::team::{self, Panicked, Shared};
 use super::workspace::{Arena, empty, piece_bytes, vector};
 use crate::engine::Phases;
@@ -212,7 +212,9 @@ impl<'a> BoundProduct<'a> {
         let (a, b, computed) = (whole.a, whole.b, self.computed);
         team::run(run.threads, tasks.count, &|task| {
             let mut own = Tile([0; TILE]);
-            for tile in tiles(tasks.rectangle(task)) {
+            let task_at = tasks.rectangle(task);
+            let rows_of_task = task_at.rows.div_ceil(PANEL);
+            for tile in tiles(task_at) {
                 let (p, q) = (tile.i / PANEL, tile.j / PANEL);
                 let sums = match kept {
                     // SAFETY: the tile is inside of the arena and belongs to one task.
@@ -220,8 +222,12 @@ impl<'a> BoundProduct<'a> {
                     None => &mut own,
                 };
                 if !computed {
+                    // The next panel of columns comes while the rows of the task go by.
+                    let lines = (a.panel / CACHE_LINE).div_ceil(rows_of_task * a.length / DEPTH);
+                    let part = (tile.i - task_at.i) / PANEL * (a.panel / rows_of_task);
+                    let next = Stream { at: b.panel(0, q + 1).wrapping_add(part), lines };
                     // SAFETY: the panels are packed.
-                    unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, sums) };
+                    unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, next, sums) };
                 }
                 f(tile, Entries::Short(&sums.0));
             }
@@ -285,7 +291,8 @@ impl<'a> BoundProduct<'a> {
                     let mut sums = Tile([0; TILE]);
                     // SAFETY: the panels are packed.
                     unsafe {
-                        (kernels.product)(packed_a.panel(0, p), packed_b.panel(0, q), length, &mut sums)
+                        let next = Stream { at: std::ptr::null(), lines: 0 };
+                        (kernels.product)(packed_a.panel(0, p), packed_b.panel(0, q), length, next, &mut sums)
                     };
                     g.iter_mut().zip(&sums.0).for_each(|(g, &sum)| *g += i64::from(sum));
                 })?;

@@ -12,7 +12,7 @@ use std::arch::x86_64::{__cpuid_count, _MM_HINT_T1, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::avx512::{self, CHUNK_BYTES, Reduction};
-use super::{Blocking, DEPTH, Kernels, PANEL, Pass, TILE, Tile};
+use super::{Blocking, DEPTH, Kernels, PANEL, Pass, Stream, TILE, Tile};
 
 pub static KERNELS: Kernels = Kernels {
     name: "amx",
@@ -159,13 +159,8 @@ unsafe fn multiply(rows: *const u8, columns: *const u8) {
     }
 }
 
-/// A stream of memory that will be read soon: some lines of it are brought to the second cache with each step.
-struct Stream {
-    at: *const u8,
-    lines: usize,
-}
-
 impl Stream {
+    /// Brings the next lines to the second cache.
     #[inline(always)]
     fn step(&mut self) {
         for _ in 0..self.lines {
@@ -176,13 +171,14 @@ impl Stream {
     }
 }
 
-unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile) {
+unsafe fn product(rows: *const u8, columns: *const u8, length: usize, mut next: Stream, tile: &mut Tile) {
     // SAFETY: by the contract of the table.
     unsafe {
         configure();
         zero_sums();
         for step in 0..length / DEPTH {
             multiply(rows.add(step * CHUNK_BYTES), columns.add(step * CHUNK_BYTES));
+            next.step();
         }
         store_sums(tile.0.as_mut_ptr());
         release();

@@ -24,6 +24,9 @@ pub const TILE: usize = PANEL * PANEL;
 /// Elements of the inner dimension in a chunk; the inner dimension is padded to a multiple with zeros.
 pub const DEPTH: usize = 64;
 
+/// Bytes of a cache line, where hints are concerned.
+pub const CACHE_LINE: usize = 64;
+
 /// An operand: its lines are the rows of op(A) or the columns of op(B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -110,6 +113,13 @@ pub struct Place {
     pub length: usize,
     /// The first element of the chunk, a multiple of DEPTH.
     pub first: usize,
+}
+
+/// Memory that will be read soon, as a hint: so many cache lines of it for each DEPTH elements of a product.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    pub at: *const u8,
+    pub lines: usize,
 }
 
 /// The product of one modulus for a block of tiles, each `down` by `across`, reduced to residues.
@@ -225,7 +235,7 @@ pub struct Kernels {
         unsafe fn(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place),
     /// The sums of a tile over the inner dimension: entry (i, j) is `tile[j * PANEL + i]`. |elements| <= 128 and
     /// length <= 2^16, so that a sum fits 32 bits.
-    pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile),
+    pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, next: Stream, tile: &mut Tile),
     /// Step *product* and the reduction of its sums to residues.
     pub pass: unsafe fn(pass: &Pass),
     /// Nothing can fail between the first and the last write of a tile.

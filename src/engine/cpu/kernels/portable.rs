@@ -2,7 +2,8 @@
 //! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
 
 use super::{
-    Blocking, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, TILE, Tile,
+    Blocking, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, Stream, TILE,
+    Tile,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::magnitude;
@@ -122,7 +123,7 @@ unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli:
 /// Elements of a line that are used at a time: two panels of them stay in the first cache levels.
 const SPAN: usize = 512;
 
-unsafe fn product(rows: *const u8, columns: *const u8, length: usize, tile: &mut Tile) {
+unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Stream, tile: &mut Tile) {
     // SAFETY: by the contract of the table.
     unsafe { product_part(rows, columns, length, length, tile) };
 }
