@@ -55,6 +55,17 @@ class Result:
             self.command, self.rc, self.out[-6000:], self.err[-6000:], self.stats)
 
 
+def has_engine(name):
+    """This machine can run the engine, as the launcher tells it."""
+    told = subprocess.run([OZ2RUN, "--doctor"], capture_output=True, text=True, env=clean_environment(), timeout=60)
+    return re.search(r"^engine +%s: available$" % name, told.stdout, re.M) is not None
+
+
+def host_engine():
+    """What computes on the CPU if nothing is said."""
+    return "amx" if has_engine("amx") else "portable"
+
+
 def clean_environment():
     mine = re.compile(r"OZ2_|LD_PRELOAD$|LD_LIBRARY_PATH$|.*_NUM_THREADS$|OMP_|(PMI|OMPI|SLURM)_")
     return {name: value for name, value in os.environ.items() if not mine.match(name)}

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from helpers import BLAS, LIB, ROOT, environment, run
+from helpers import BLAS, LIB, ROOT, environment, has_engine, run
 
 CASES = ROOT / "tests" / "cases"
 ALL = "86 passed, 0 failed"
@@ -56,6 +56,15 @@ def test_64_bit_integers_without_suffix():
     """Debian's libblas64: plain names, wide integers. Nothing in a call tells."""
     env = environment(OZ2_NATIVE="builtin", OZ2_INTEGER="ilp64")
     passed_all(check_cases(LIB, "--int64", "--process", "--strict", env=env))
+
+
+@pytest.mark.parametrize("engine", ["amx", "portable"])
+def test_engine(engine):
+    if not has_engine(engine):
+        pytest.skip("this machine has no " + engine)
+    result = check_cases(LIB, "--process", "--strict", env=environment(OZ2_NATIVE="builtin", OZ2_ENGINE=engine))
+    passed_all(result)
+    assert all(set(one["engines"]) <= {engine} for one in result.stats), str(result)
 
 
 # What 20 moduli, the most there are, cannot hold when the number is fixed and

@@ -14,10 +14,12 @@ import sys
 
 import pytest
 
-from helpers import BLAS, LIB, OZ2RUN, PROGRAMS, PYTHON, ROOT, environment, run
+from helpers import BLAS, LIB, OZ2RUN, PROGRAMS, PYTHON, ROOT, environment, host_engine, run
 from test_cases import ALL, CASES
 from test_python import COMMON
 
+# What computes where CUDA does not.
+HOST = host_engine()
 CUDA = ROOT / "src" / "engine" / "cuda"
 # All that would be teardown: nothing of it may ever be called.
 TEARDOWN = re.compile(r"cuCtxDestroy|cuDevicePrimaryCtxRe(lease|set)|cublasDestroy|cuStreamDestroy|"
@@ -253,7 +255,7 @@ def test_no_memory_for_cublas(gpu, build):
 def test_too_little_memory(gpu, build):
     """Not even the smallest blocks fit: told, and computed by the next engine or natively."""
     result = gpu([build("product.c"), 70, 60, 50], OZ2_ENGINE="auto", SOFTGPU_MEM="16K")
-    assert engines(result) == {"portable": 5}, str(result)
+    assert engines(result) == {HOST: 5}, str(result)
     assert 1 <= len(result.err.splitlines()) <= 3, str(result)
     result = gpu([build("product.c", "-DANY_ROUTE"), 70, 60, 50], SOFTGPU_MEM="16K")
     assert engines(result) == {} and result.total("native") == 5, str(result)
@@ -280,7 +282,7 @@ def test_devices(gpu, build, devices, places):
 @pytest.mark.parametrize("devices", ["none", "7"])
 def test_no_device_is_chosen(gpu, build, devices):
     result = gpu([build("cuda_calls.c"), 0, 2, 60, 50, 40], OZ2_DEVICES=devices, OZ2_ENGINE="auto")
-    assert engines(silent(result)) == {"portable": 2} and used(result) == [0, 0], str(result)
+    assert engines(silent(result)) == {HOST: 2} and used(result) == [0, 0], str(result)
     result = gpu([build("cuda_calls.c", "-DANY_ROUTE"), 0, 2, 60, 50, 40], OZ2_DEVICES=devices)
     assert reasons(result) == {"engine unavailable": 2} and len(result.err.splitlines()) == 1, str(result)
 
@@ -341,7 +343,7 @@ def test_first_call_fails(gpu, build, portable_hash, trace, name, code):
     survives(result, needs_line=False)
     assert hash_of(result) == portable_hash, str(result)
     if name in SEARCH:
-        assert engines(result) == {"portable": 5} and result.err == "", str(result)
+        assert engines(result) == {HOST: 5} and result.err == "", str(result)
         return
     # Either a line in the log, or nothing was lost by it.
     assert result.err or engines(result) == {"cuda": 5}, str(result)
@@ -372,7 +374,7 @@ def test_kernel_fails(gpu, build, portable_hash, name):
                               needs_line=False)
             assert hash_of(result) == portable_hash, str(result)
             if engines(result) != {"cuda": 5}:
-                assert "CUDA device 0" in result.err and engines(result)["portable"] >= 1, str(result)
+                assert "CUDA device 0" in result.err and engines(result)[HOST] >= 1, str(result)
 
 
 @pytest.mark.parametrize("fault", [
@@ -401,7 +403,7 @@ def test_failed_device_is_left_alone(gpu, build, trace):
         trace.file.unlink(missing_ok=True)
         result = gpu([build("cuda_calls.c"), threads, 10, 60, 50, 40], OZ2_ENGINE="auto",
                      SOFTGPU_FAULT="launch:oz2_reduce@3=719!", **trace.options)
-        assert engines(result)["portable"] >= 5 and "CUDA device 0" in result.err, str(result)
+        assert engines(result)[HOST] >= 5 and "CUDA device 0" in result.err, str(result)
         assert trace.count("cuDevicePrimaryCtxRetain") == 1, "threads: %d" % threads
 
 
@@ -429,7 +431,7 @@ def test_library_is_missing(gpu, build, device, tmp_path, names):
     folder = links(tmp_path / "cuda", device, *names)
     command = [build("product.c"), 70, 60, 50]
     result = silent(gpu(command, folder=folder, OZ2_ENGINE="auto"))
-    assert engines(result) == {"portable": 5}, str(result)
+    assert engines(result) == {HOST: 5}, str(result)
     command = [build("product.c", "-DANY_ROUTE"), 70, 60, 50]
     result = gpu(command, folder=folder)
     assert engines(result) == {} and reasons(result) == {"engine unavailable": 5}, str(result)
@@ -440,7 +442,7 @@ def test_library_is_missing(gpu, build, device, tmp_path, names):
 @pytest.mark.parametrize("options", [{"SOFTGPU_DEVICES": "0"}, {"SOFTGPU_FAULT": "cuInit=100"}])
 def test_no_device(gpu, build, options):
     result = silent(gpu([build("product.c"), 70, 60, 50], OZ2_ENGINE="auto", **options))
-    assert engines(result) == {"portable": 5}, str(result)
+    assert engines(result) == {HOST: 5}, str(result)
     result = gpu([build("product.c", "-DANY_ROUTE"), 70, 60, 50], **options)
     assert reasons(result) == {"engine unavailable": 5} and len(result.err.splitlines()) == 1, str(result)
 

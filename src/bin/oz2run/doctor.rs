@@ -31,6 +31,7 @@ fn engines(out: &mut String) -> std::fmt::Result {
         let state = match *name {
             "cuda" => engine::cuda::description(),
             _ if engine::available().contains(&number) => "available".to_owned(),
+            _ if engine::get(number).is_some() => "not on this machine".to_owned(),
             _ => "not in this version".to_owned(),
         };
         writeln!(out, "engine       {name}: {state}")?;
