@@ -145,23 +145,24 @@ pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass
             return;
         }
         let _inside = Inside::enter(thread);
-        let reason = match at_once(call, options) {
-            Some(reason) => reason,
+        let declined = match at_once(call, options) {
+            Some(reason) => reason.into(),
             // SAFETY: by the contract of this function.
-            None => match unsafe { large::emulate_or_decline(thread, call, options) } {
-                Some(reason) => reason,
-                None => return,
+            None => match unsafe { large::emulate(thread, call, options) } {
+                Err(declined) => declined,
+                Ok(()) => return,
             },
         };
         let clock = (work >= TIMED).then(Instant::now);
-        if reason == Reason::QuickReturn {
+        if declined.reason == Reason::QuickReturn {
             // SAFETY: by the contract of this function.
             unsafe { scale(call) };
         } else {
             pass(Pass::Legal(call));
         }
         let nanoseconds = clock.map_or(0, nanoseconds_since);
-        note_native(thread, reason, work, nanoseconds);
+        note_native(thread, declined.reason, work, nanoseconds);
+        large::learn_native(&declined, call, nanoseconds);
     });
 }
 
