@@ -9,11 +9,11 @@
  * the smallest and the median difference of many turns are printed. The stub is a DGEMM that does nothing: with it the
  * difference is not lost in the noise of a product, and instructions can be counted:
  *
- *   OZ2_NATIVE=./stub.so valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+ *   OZ2_NATIVE=./stub.so valgrind --trace-children=yes --tool=callgrind --callgrind-out-file=/dev/null \
  *       env LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so 8 COUNT
  *
- * once with COUNT = 10000 and once with 20000 (with --trace-children=yes): the difference of the "Collected" totals, divided
- * by 10000, is the number of instructions of a call (with a third argument only calls through the library are made).
+ * once with COUNT = 10000 and once with 20000: the difference of the last "Collected" totals, divided by 10000, is the number
+ * of instructions of a call, with the some twenty of the loop (with COUNT only calls through the library are made).
  */
 #ifdef STUB
 void dgemm_(void) {}

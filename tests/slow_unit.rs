@@ -6,6 +6,7 @@ use oz2blas::abi::control::oz2_last_call;
 use oz2blas::abi::fortran::dgemm_64_;
 use oz2blas::engine::cpu::{has_amx, probe};
 use oz2blas::options::{SetResult, set_option};
+use oz2blas::route::{Reason, experience};
 
 const N: usize = 1536;
 
@@ -86,4 +87,18 @@ fn a_slow_unit_sends_calls_to_the_native_blas_until_it_recovers() {
     println!("{:?} TOPS: {last}", probe::last());
     assert!(probe::last().is_some());
     assert!(last.contains(r#""route":"emulated""#) || last.contains(r#""route":"native""#), "{last}");
+    // Data that cannot be emulated: after three calls in vain, one is not tried.
+    probe::force(fast);
+    let mut wide = Matrices::new();
+    for at in 0..N * N {
+        // A D times the inverse of D times B, D diagonal with a very wide range.
+        let scale = |at: usize| if at.is_multiple_of(2) { 1e30 } else { 1e-30 };
+        wide.a[at] *= scale(at / N);
+        wide.b[at] /= scale(at % N);
+    }
+    for call in 0..5 {
+        assert_eq!(experience::pause(), (call == 3).then_some(Reason::NotProvable), "call {call}");
+        let last = wide.multiply();
+        assert!(last.contains(r#""reason":"not provable""#), "call {call}: {last}");
+    }
 }
