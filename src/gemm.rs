@@ -142,12 +142,17 @@ impl Gemm {
     ) -> Option<Self> {
         let Sizes { m, n, k, lda, ldb, ldc } = sizes;
         let (ta, tb) = transposes;
-        let stored = |t, rows, columns| if t == Transpose::No { (rows, columns) } else { (columns, rows) };
-        let (rows, columns) = stored(ta, m, k);
-        extent(rows, columns, lda)?;
-        let (rows, columns) = stored(tb, k, n);
-        extent(rows, columns, ldb)?;
-        extent(m, n, ldc)?;
+        // Products of smaller numbers fit, which spares nearly every call the question.
+        const SAFE_BITS: u32 = (isize::BITS - 4) / 2;
+        if (m | n | k | lda | ldb | ldc) >> SAFE_BITS != 0 {
+            let stored =
+                |t, rows, columns| if t == Transpose::No { (rows, columns) } else { (columns, rows) };
+            let (rows, columns) = stored(ta, m, k);
+            extent(rows, columns, lda)?;
+            let (rows, columns) = stored(tb, k, n);
+            extent(rows, columns, ldb)?;
+            extent(m, n, ldc)?;
+        }
         let lines = |start: *const f64, count, ld, contiguous| {
             let (line_stride, element_stride) = if contiguous { (ld, 1) } else { (1, ld) };
             Lines { start: Address(start.expose_provenance()), count, length: k, line_stride, element_stride }

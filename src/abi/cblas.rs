@@ -82,11 +82,11 @@ impl Arguments {
     ///
     /// As for a call of the native function.
     unsafe fn enter(&self, spelling: &'static Spelling) {
-        super::start();
+        let options = super::start();
         let (native, wide) = spelling.resolve();
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
-            super::gemm(self.parse(wide), |pass| match (native, pass) {
+            super::gemm(options, self.parse(wide), |pass| match (native, pass) {
                 (Some(address), _) => {
                     let function = std::mem::transmute::<NonNull<c_void>, Cblas>(address);
                     function(

@@ -6,23 +6,24 @@
 pub mod cblas;
 pub mod control;
 pub mod fortran;
+mod large;
 mod spelling;
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::engine::cpu::{fpenv, threads};
-use crate::engine::{self, Outcome, Report, Settings, process};
+use tracing::level_filters::LevelFilter;
+
+use crate::engine::cpu::fpenv;
+use crate::engine::process;
 use crate::gemm::Gemm;
-use crate::native::builtin;
-use crate::observe::last::{self, Last};
+use crate::observe::last::{self, Last, Thread};
+#[cfg(not(test))]
 use crate::observe::log::{self, Kind, Level};
 use crate::observe::{counters, stats};
-use crate::options::{self, EngineChoice, Mode, Options};
-use crate::ozaki::moduli::MAX_MODULI;
-use crate::route::{self, Machine, Reason, Route, Shape};
+use crate::options::{self, Options};
+use crate::route::{self, Reason, Shape};
 
 /// What is illegal in a call, by the numbers that the BLAS has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,24 +41,19 @@ pub(crate) enum Pass<'a> {
     Legal(&'a Gemm),
 }
 
-thread_local! {
-    /// This thread is inside a call. Const-initialised and without a destructor.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Marks the thread while it lives.
-struct Inside;
+struct Inside<'a>(&'a Thread);
 
-impl Inside {
-    fn enter() -> Self {
-        INSIDE.set(true);
-        Self
+impl<'a> Inside<'a> {
+    fn enter(thread: &'a Thread) -> Self {
+        thread.inside.set(true);
+        Self(thread)
     }
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        INSIDE.set(false);
+        self.0.inside.set(false);
     }
 }
 
@@ -70,10 +66,16 @@ pub(crate) fn has_started() -> bool {
 
 /// The options, and at the first call what waits for it instead of the load: a preloaded shell that multiplies nothing pays and
 /// prints nothing. No `Once`, which could wait for ever in the child of a fork: whoever comes first does it, others go on.
+#[inline]
 pub(crate) fn start() -> &'static Options {
     if has_started() {
         return options::current();
     }
+    first_call()
+}
+
+#[cold]
+fn first_call() -> &'static Options {
     // Reading numbers from the environment is arithmetic too.
     fpenv::in_clean_environment(|| {
         // First of all: a fork during what follows must already be safe.
@@ -115,198 +117,90 @@ const TIMED: u64 = 64 * 64 * 64;
 
 /// Takes a call: `parsed` is the call or what is illegal in it, `pass` hands it to the native BLAS.
 ///
-/// Nothing outside of the clean environment computes with doubles: a host program may trap what that would raise.
+/// Nothing outside of the clean environment computes with doubles: a host program may trap what that would raise. And a small
+/// call must come through quickly, which takes about as long as two or three cache misses: nothing is asked for twice, and one
+/// atomic addition counts it.
 ///
 /// # Safety
 ///
 /// The matrices of a legal call are as a BLAS demands them.
-pub(crate) unsafe fn gemm(parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
-    let call = match &parsed {
-        Ok(call) => call,
-        Err(illegal) => {
-            // Nothing here needs a destructor and no mark is left: an error handler may longjmp out.
-            if !INSIDE.get() {
-                note_native(Reason::IllegalArgument, 0, 0);
+#[inline]
+pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
+    last::with_thread(|thread| {
+        let call = match &parsed {
+            Ok(call) => call,
+            Err(illegal) => {
+                // Nothing here needs a destructor and no mark is left: an error handler may longjmp out.
+                if !thread.inside.get() {
+                    note_native(thread, Reason::IllegalArgument, 0, 0);
+                }
+                pass(Pass::Illegal(*illegal));
+                return;
             }
-            pass(Pass::Illegal(*illegal));
+        };
+        let work = call.multiplications();
+        if thread.inside.get() {
+            counters::native(Reason::Nested, work, 0);
+            pass(Pass::Legal(call));
             return;
         }
-    };
-    let work = call.multiplications();
-    if INSIDE.get() {
-        counters::native(Reason::Nested, work, 0);
-        pass(Pass::Legal(call));
-        return;
-    }
-    let _inside = Inside::enter();
-    // SAFETY: by the contract of this function.
-    let answer = catch_unwind(AssertUnwindSafe(|| unsafe { emulate(call) }));
-    let reason = match answer {
-        Ok(None) => return,
-        Ok(Some(reason)) => reason,
-        Err(_) => {
-            log::capped(
-                Kind::EngineFault,
-                Level::Error,
-                "a fault inside oz2blas; the call goes to the native BLAS",
-            );
-            Reason::EngineFault
+        let _inside = Inside::enter(thread);
+        let declined = match at_once(call, options) {
+            Some(reason) => reason.into(),
+            // SAFETY: by the contract of this function.
+            None => match unsafe { large::emulate(thread, call, options) } {
+                Err(declined) => declined,
+                Ok(()) => return,
+            },
+        };
+        let clock = (work >= TIMED).then(Instant::now);
+        if declined.reason == Reason::QuickReturn {
+            // SAFETY: by the contract of this function.
+            unsafe { scale(call) };
+        } else {
+            pass(Pass::Legal(call));
         }
-    };
-    let clock = (work >= TIMED).then(Instant::now);
-    if reason == Reason::QuickReturn {
-        // SAFETY: by the contract of this function.
-        unsafe { scale(call) };
-    } else {
-        pass(Pass::Legal(call));
-    }
-    let nanoseconds = clock.map_or(0, nanoseconds_since);
-    let _ = catch_unwind(|| note_native(reason, work, nanoseconds));
+        let nanoseconds = clock.map_or(0, nanoseconds_since);
+        note_native(thread, declined.reason, work, nanoseconds);
+        large::learn_native(&declined, call, nanoseconds);
+    });
 }
 
 fn nanoseconds_since(clock: Instant) -> u64 {
     u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn note_native(reason: Reason, work: u64, nanoseconds: u64) {
+/// Nothing in here panics but what writes a log, and that has its own barrier.
+#[inline]
+fn note_native(thread: &Thread, reason: Reason, work: u64, nanoseconds: u64) {
     counters::native(reason, work, nanoseconds);
-    last::set(Last::Native { reason });
-    tracing::debug!(reason = reason.name(), work, nanoseconds, "native");
+    thread.set_last(Last::Native { reason });
+    if LevelFilter::current() >= LevelFilter::DEBUG {
+        log_native(reason, work, nanoseconds);
+    }
 }
 
-/// Emulates the call, or says why it was not; C is touched only in the first case.
-///
-/// # Safety
-///
-/// As for [`gemm`].
-unsafe fn emulate(call: &Gemm) -> Option<Reason> {
+#[cold]
+fn log_native(reason: Reason, work: u64, nanoseconds: u64) {
+    let _ = catch_unwind(|| tracing::debug!(reason = reason.name(), work, nanoseconds, "native"));
+}
+
+/// The Reason of a call that needs no more than its sizes looked at. Cannot panic.
+#[inline]
+fn at_once(call: &Gemm, options: &Options) -> Option<Reason> {
     if call.m == 0 || call.n == 0 || call.k == 0 || is_zero(call.alpha) {
         return Some(Reason::QuickReturn);
     }
-    let options = options::current();
-    let shape = Shape { m: call.m, n: call.n, k: call.k, alpha: call.alpha, beta: call.beta };
-    if let Some(reason) = route::decide_at_once(&shape, options) {
-        return Some(reason);
-    }
-    // SAFETY: by the contract of this function.
-    fpenv::in_clean_environment(|| unsafe { emulate_large(call, &shape, options) })
+    route::decide_at_once(&shape(call), options)
+}
+
+fn shape(call: &Gemm) -> Shape {
+    Shape { m: call.m, n: call.n, k: call.k, alpha: call.alpha, beta: call.beta }
 }
 
 /// Zero of either sign; by its bits, since a host that flushes subnormal numbers would take those for zero.
 fn is_zero(x: f64) -> bool {
     x.to_bits() << 1 == 0
-}
-
-/// What is neither a quick return nor sent away for its size: in a clean floating-point environment.
-///
-/// # Safety
-///
-/// As for [`gemm`].
-unsafe fn emulate_large(call: &Gemm, shape: &Shape, options: &Options) -> Option<Reason> {
-    let mut engines = engine::available_for(options.engine);
-    let mut declined = None;
-    loop {
-        let engine = match decide(shape, engines, options) {
-            Route::Emulate(engine) => engine,
-            // What an engine said counts, not that no other is left.
-            Route::Native(reason) => return declined.or(Some(reason)),
-        };
-        // SAFETY: by the contract of this function.
-        let reason = match unsafe { emulate_with(engine, call, options) } {
-            With::Emulated => return None,
-            With::Native(reason, nanoseconds) => {
-                note_native(reason, call.multiplications(), nanoseconds);
-                return None;
-            }
-            With::Declined(reason) => reason,
-        };
-        // Such a Reason is about the engine, not about the call: the next one may do it, unless the user named one.
-        let next_may = matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked);
-        if !next_may || options.engine != EngineChoice::Auto || engines.len() < 2 {
-            return Some(reason);
-        }
-        declined = Some(reason);
-        engines = &engines[1..];
-    }
-}
-
-/// What an engine made of a call.
-enum With {
-    Emulated,
-    /// Computed natively by the engine, in this time.
-    Native(Reason, u64),
-    Declined(Reason),
-}
-
-/// # Safety
-///
-/// As for [`gemm`].
-unsafe fn emulate_with(engine: usize, call: &Gemm, options: &Options) -> With {
-    let Some(worker) = engine::get(engine) else { return With::Declined(Reason::EngineUnavailable) };
-    let settings = settings(options);
-    let clock = Instant::now();
-    // SAFETY: by the contract of this function.
-    let (report, reason) = match unsafe { worker.gemm(call, &settings) } {
-        Outcome::Done(report) => (report, None),
-        Outcome::Native(reason) => return With::Native(reason, nanoseconds_since(clock)),
-        Outcome::Declined(reason) => {
-            if reason == Reason::NoMemory {
-                let text = format!("no workspace for the emulation ({})", engine::NAMES[engine]);
-                log::capped(Kind::NoMemory, Level::Warn, &text);
-            }
-            return With::Declined(reason);
-        }
-        Outcome::Partial(report, reason, rest) => {
-            let text = "a fault inside oz2blas; the rest of the call is computed natively";
-            log::capped(Kind::EngineFault, Level::Error, text);
-            for part in rest {
-                // SAFETY: a part of the call.
-                unsafe { builtin::gemm(&call.part(part), settings.threads) };
-            }
-            (report, Some(reason))
-        }
-    };
-    let nanoseconds = nanoseconds_since(clock);
-    let _ = catch_unwind(|| note_emulated(call, engine, options.mode, report, reason, nanoseconds));
-    With::Emulated
-}
-
-fn note_emulated(
-    call: &Gemm,
-    engine: usize,
-    mode: Mode,
-    report: Report,
-    reason: Option<Reason>,
-    nanoseconds: u64,
-) {
-    let Report { moduli, bound, phases } = report;
-    counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
-    last::set(Last::Emulated { engine, mode, moduli, bound, reason });
-    last::set_phases(phases);
-    let (m, n, k) = (call.m, call.n, call.k);
-    tracing::debug!(m, n, k, moduli, nanoseconds, engine = engine::NAMES[engine], "emulated");
-}
-
-fn decide(shape: &Shape, engines: &[usize], options: &Options) -> Route {
-    let threads = options.threads.unwrap_or_else(threads::automatic);
-    let machine = Machine { engines, threads };
-    let route = route::decide(shape, &machine, options);
-    if route == Route::Native(Reason::EngineUnavailable) {
-        let name = options::get_option("ENGINE").unwrap_or_default();
-        let text = format!("OZ2_ENGINE={name}: this engine is not available; calls go to the native BLAS");
-        log::once(Kind::EngineUnavailable, Level::Warn, &text);
-    }
-    route
-}
-
-fn settings(options: &Options) -> Settings {
-    let threads =
-        if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
-    let moduli = match options.mode {
-        Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
-        _ => route::fixed_moduli(options),
-    };
-    Settings { mode: options.mode, moduli, accuracy: options.accuracy, threads, workspace: options.workspace }
 }
 
 /// C = beta C as the reference BLAS defines it where nothing is multiplied: C is not read for beta = 0 (of either sign) and
@@ -391,7 +285,7 @@ mod tests {
         faults::plan_panic();
         assert_eq!(product(), want);
         assert!(last().contains(r#""reason":"engine fault""#), "{}", last());
-        assert!(!INSIDE.get(), "the mark is gone after a panic");
+        assert!(!last::with_thread(|thread| thread.inside.get()), "the mark is gone after a panic");
 
         faults::plan(Some(0), true);
         assert_eq!(product(), want);
@@ -401,10 +295,10 @@ mod tests {
         product();
         assert!(last().contains(r#""route":"emulated""#), "{}", last());
 
-        INSIDE.set(true);
+        last::with_thread(|thread| thread.inside.set(true));
         let before = counters::snapshot().reasons[Reason::Nested as usize].calls;
         product();
-        INSIDE.set(false);
+        last::with_thread(|thread| thread.inside.set(false));
         assert_eq!(counters::snapshot().reasons[Reason::Nested as usize].calls, before + 1);
     }
 }

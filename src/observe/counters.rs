@@ -7,38 +7,80 @@ use crate::route::Reason;
 
 /// Multiplications and nanoseconds of a group of calls.
 struct Tally {
+    /// Calls that are small and not timed: their number above [`SPLIT`], their multiplications below. One addition counts them,
+    /// and an addition costs such a call more than anything else here.
+    small: AtomicU64,
     calls: AtomicU64,
     multiplications: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
+/// Bits of the multiplications in `small`.
+const SPLIT: u32 = 40;
+/// Calls with fewer multiplications are small.
+const SMALL: u64 = 1 << 18;
+/// Either half of `small` is emptied from here on. What can come meanwhile is far from filling it: that would take a million
+/// calls.
+const FULL: (u64, u64) = (1 << 23, 1 << 39);
+
 impl Tally {
     const fn new() -> Self {
-        Self { calls: AtomicU64::new(0), multiplications: AtomicU64::new(0), nanoseconds: AtomicU64::new(0) }
+        Self {
+            small: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            multiplications: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
+        }
     }
 
     /// Integers only: this runs in the floating-point environment of the caller.
+    #[inline]
     fn add(&self, multiplications: u64, nanoseconds: u64) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        if multiplications < SMALL && nanoseconds == 0 {
+            let before = self.small.fetch_add(1 << SPLIT | multiplications, Ordering::Relaxed);
+            let (calls, multiplications) = halves(before);
+            if calls >= FULL.0 || multiplications >= FULL.1 {
+                self.empty_small();
+            }
+        } else {
+            self.add_large(1, multiplications, nanoseconds);
+        }
+    }
+
+    fn add_large(&self, calls: u64, multiplications: u64, nanoseconds: u64) {
+        self.calls.fetch_add(calls, Ordering::Relaxed);
         self.multiplications.fetch_add(multiplications, Ordering::Relaxed);
         if nanoseconds > 0 {
             self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         }
     }
 
+    #[cold]
+    fn empty_small(&self) {
+        let (calls, multiplications) = halves(self.small.swap(0, Ordering::Relaxed));
+        self.add_large(calls, multiplications, 0);
+    }
+
     fn read(&self) -> Group {
+        let (calls, multiplications) = halves(self.small.load(Ordering::Relaxed));
         Group {
-            calls: self.calls.load(Ordering::Relaxed),
-            flops: 2 * self.multiplications.load(Ordering::Relaxed),
+            calls: calls + self.calls.load(Ordering::Relaxed),
+            flops: 2 * (multiplications + self.multiplications.load(Ordering::Relaxed)),
             seconds: self.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9,
         }
     }
 
     fn reset(&self) {
-        for counter in [&self.calls, &self.multiplications, &self.nanoseconds] {
+        for counter in [&self.small, &self.calls, &self.multiplications, &self.nanoseconds] {
             counter.store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// Calls and multiplications in a `small`.
+#[inline]
+fn halves(small: u64) -> (u64, u64) {
+    (small >> SPLIT, small & ((1 << SPLIT) - 1))
 }
 
 /// The engines by their place in [`crate::engine::NAMES`].
@@ -69,6 +111,7 @@ pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds:
     BY_MODULI[moduli].fetch_add(1, Ordering::Relaxed);
 }
 
+#[inline]
 pub fn native(reason: Reason, multiplications: u64, nanoseconds: u64) {
     BY_REASON[reason as usize].add(multiplications, nanoseconds);
 }
@@ -86,4 +129,31 @@ pub fn reset() {
     BY_ENGINE.iter().for_each(Tally::reset);
     BY_REASON.iter().for_each(Tally::reset);
     BY_MODULI.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_and_large_calls_add_up_over_every_overflow() {
+        let tally = Tally::new();
+        let (mut calls, mut multiplications) = (0, 0);
+        let mut add = |count: u64, work: u64, nanoseconds: u64| {
+            for _ in 0..count {
+                tally.add(work, nanoseconds);
+            }
+            calls += count;
+            multiplications += count * work;
+            let Group { calls: c, flops, .. } = tally.read();
+            assert_eq!((c, flops), (calls, 2 * multiplications));
+        };
+        add(3, SMALL, 0);
+        add(FULL.0 + 10, 0, 0); // the number of calls fills its half
+        add(FULL.1 / (SMALL - 1) + 10, SMALL - 1, 0); // the multiplications theirs
+        add(5, 7, 20);
+        assert_eq!((tally.read().seconds * 1e9).round(), 100.0);
+        tally.reset();
+        assert_eq!(tally.read(), Group::default());
+    }
 }

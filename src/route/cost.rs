@@ -1,42 +1,90 @@
-//! The time model: what a call takes natively and emulated, with constants for each engine.
+//! The time model: what a call takes natively and emulated. All constants are here and nowhere else.
+//!
+//! They say what an ordinary machine of the kind needs; what this machine makes of it is learned from the calls themselves
+//! ([`super::experience`]) and comes in as factors.
 
-use super::Shape;
+use super::{Machine, Shape};
 use crate::engine;
-use crate::options::EngineChoice;
+use crate::engine::cpu::probe;
 
 /// The moduli that the mode auto needs for ordinary real data.
 pub const TYPICAL_MODULI: usize = 14;
 
-/// Multiplications a second and thread of a native DGEMM: 10 GFLOP/s, the low end of what an optimised BLAS reaches, so that
-/// the emulation is not chosen by an optimistic guess.
-const NATIVE_RATE: f64 = 5e9;
+/// An emulation must be expected to take less than this part of the native time to be chosen.
+pub const MARGIN: f64 = 0.95;
 
-/// Constants of an engine.
+/// Multiplications a second and thread of a large native DGEMM (half of its FLOP/s), at the high end of what an optimised BLAS
+/// reaches, so that nothing is emulated by an optimistic guess: 100 GFLOP/s with AVX-512, 50 without.
+const NATIVE_RATE_AVX512: f64 = 50e9;
+const NATIVE_RATE: f64 = 25e9;
+/// The edge, in elements, at which a native DGEMM reaches half of that rate.
+const NATIVE_HALF: f64 = 16.0;
+
+/// TOPS of the probe that belong to `product_rate` of the AMX engine.
+const USUAL_TOPS: f64 = 5.0;
+
+/// The native rate that is guessed for this machine.
+pub fn native_rate() -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        return NATIVE_RATE_AVX512;
+    }
+    NATIVE_RATE
+}
+
+/// Constants of an engine. Seconds are those of one thread, "per input" is for an element of op(A) or op(B), "per output" for an
+/// entry of C.
 struct Costs {
-    /// Seconds of a call of any size: launches, waits.
+    /// Seconds of a call of any size: launches, waits, memory.
     fixed: f64,
-    /// 8-bit multiplications a second (and thread, for an engine of threads).
+    /// Seconds more for a call on more than one thread: starting the team in every phase.
+    team: f64,
+    /// Seconds per input: scan and magnitudes, or copies to a device.
+    input: f64,
+    /// Seconds per input and modulus: residues.
+    input_modulus: f64,
+    /// Seconds per output: the bound and the plan, or copies from a device.
+    output: f64,
+    /// Seconds per output and modulus: what of the reduction and the reconstruction is not hidden behind the products.
+    output_modulus: f64,
+    /// Multiplications of bytes a second (and thread, for an engine of threads), for a large inner dimension.
     product_rate: f64,
-    /// Seconds for an element of A or B: copies.
-    copy_input: f64,
-    /// Seconds for an element of A or B and a modulus: residues.
-    per_input: f64,
-    /// Seconds for an entry of C: copies.
-    copy_output: f64,
-    /// Seconds for an entry of C and a modulus: reduction, reconstruction.
-    per_output: f64,
+    /// Seconds that a tile of the product takes at least, for a modulus, however short it is: its reduction.
+    tile: f64,
+    /// Edges of the blocks that m and n, and k, are filled up to in the products.
+    granule: (usize, usize),
     /// More threads make it faster.
     threaded: bool,
 }
 
+/// Edge of the tiles that `tile` is for.
+const TILE_EDGE: f64 = 32.0;
+
 /// Measured for the portable engine on an x86-64 server with the SSE2 baseline (docs/measured/cpu.md).
 const PORTABLE: Costs = Costs {
     fixed: 0.0,
+    team: 10e-6,
+    input: 0.0,
+    input_modulus: 2e-9,
+    output: 0.0,
+    output_modulus: 5e-9,
     product_rate: 9e9,
-    copy_input: 0.0,
-    per_input: 2e-9,
-    copy_output: 0.0,
-    per_output: 5e-9,
+    tile: 0.0,
+    granule: (32, 64),
+    threaded: true,
+};
+
+/// One thread of an Emerald-Rapids-class server in the fast state of its tile unit (5 to 6 TOPS by the probe).
+const AMX: Costs = Costs {
+    fixed: 5e-6,
+    team: 10e-6,
+    input: 0.85e-9,
+    input_modulus: 0.14e-9,
+    output: 0.65e-9,
+    output_modulus: 0.19e-9,
+    product_rate: 1.9e12,
+    tile: 0.15e-6,
+    granule: (32, 64),
     threaded: true,
 };
 
@@ -44,45 +92,181 @@ const PORTABLE: Costs = Costs {
 /// what scripts/gpu-check measures.
 const CUDA: Costs = Costs {
     fixed: 1e-3,
+    team: 0.0,
+    input: 8.0 / 8e9,
+    input_modulus: 2e-12,
+    output: 8.0 / 8e9,
+    output_modulus: 1e-11,
     product_rate: 1e14,
-    copy_input: 8.0 / 8e9,
-    per_input: 2e-12,
-    copy_output: 8.0 / 8e9,
-    per_output: 1e-11,
+    tile: 0.0,
+    granule: (1, 1),
     threaded: false,
 };
 
-pub fn native_seconds(call: &Shape, threads: usize) -> f64 {
-    call.m as f64 * call.n as f64 * call.k as f64 / NATIVE_RATE / threads as f64
+/// Seconds of the native BLAS, by guess.
+pub fn native_seconds(call: &Shape, threads: usize, rate: f64) -> f64 {
+    let (m, n, k) = (call.m as f64, call.n as f64, call.k as f64);
+    // The harmonic mean: a thin shape has as little to reuse as its smallest dimension allows.
+    let edge = 3.0 / (1.0 / m + 1.0 / n + 1.0 / k);
+    let efficiency = edge / (edge + NATIVE_HALF);
+    m * n * k / (rate * efficiency * threads as f64)
 }
 
-/// For `moduli` residue products and one bound product.
-pub fn emulated_seconds(call: &Shape, engine: usize, moduli: usize, threads: usize) -> f64 {
+/// Seconds of an emulation with `moduli` residue products and one bound product. `tops`: what the probe read of the tile unit,
+/// which counts for AMX and where it is low.
+pub fn emulated_seconds(
+    call: &Shape,
+    engine: usize,
+    moduli: usize,
+    threads: usize,
+    tops: Option<f64>,
+) -> f64 {
+    let costs = match engine {
+        engine::CUDA => CUDA,
+        engine::AMX => AMX,
+        _ => PORTABLE,
+    };
+    let speed = match tops {
+        Some(tops) if engine == engine::AMX && tops < probe::FAST => (tops / USUAL_TOPS).max(1e-3),
+        _ => 1.0,
+    };
+    let up = |size: usize, granule: usize| size.div_ceil(granule) as f64 * granule as f64;
     let (m, n, k) = (call.m as f64, call.n as f64, call.k as f64);
-    let costs = if engine == engine::index_of(EngineChoice::Cuda) { CUDA } else { PORTABLE };
     let (inputs, outputs, moduli) = ((m + n) * k, m * n, moduli as f64);
-    let products = (moduli + 1.0) * m * n * k / costs.product_rate;
-    let around = inputs * (costs.copy_input + moduli * costs.per_input)
-        + outputs * (costs.copy_output + moduli * costs.per_output);
-    costs.fixed + (products + around) / if costs.threaded { threads as f64 } else { 1.0 }
+    let tiles = up(call.m, costs.granule.0) * up(call.n, costs.granule.0) / (TILE_EDGE * TILE_EDGE);
+    let tile = TILE_EDGE * TILE_EDGE * up(call.k, costs.granule.1) / (costs.product_rate * speed);
+    let products = tiles * (moduli * tile.max(costs.tile) + tile);
+    let around = inputs * (costs.input + moduli * costs.input_modulus)
+        + outputs * (costs.output + moduli * costs.output_modulus);
+    let (share, team) = match threads {
+        2.. if costs.threaded => (threads as f64, costs.team),
+        _ => (1.0, 0.0),
+    };
+    costs.fixed + team + (products + around) / share
+}
+
+/// What becomes of a call on an engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Forecast {
+    /// It gains: the seconds that the emulation is expected to take.
+    Gain(f64),
+    /// It would, if the tile unit were not slow.
+    GainIfFast,
+    Loss,
+}
+
+/// Compares the emulation with the native BLAS, both corrected by what calls like this one took on this machine. Experience
+/// counts for AMX alone: the portable engine is never worth it beside a real BLAS, and a GPU is not measured.
+pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -> Forecast {
+    let learned = if engine == engine::AMX { machine.learned } else { Default::default() };
+    let native = MARGIN * learned.native * native_seconds(call, machine.threads, machine.native_rate);
+    let emulated = |tops| learned.emulated * emulated_seconds(call, engine, moduli, machine.threads, tops);
+    let seconds = emulated(machine.tops);
+    if seconds < native {
+        Forecast::Gain(seconds)
+    } else if emulated(None) < native {
+        Forecast::GainIfFast
+    } else {
+        Forecast::Loss
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use proptest::prelude::*;
 
-    fn gains(n: usize, engine: EngineChoice) -> bool {
-        let call = Shape { m: n, n, k: n, alpha: 1.0, beta: 0.0 };
-        let emulated = emulated_seconds(&call, engine::index_of(engine), TYPICAL_MODULI, 8);
-        emulated < native_seconds(&call, 8)
+    use super::*;
+    use crate::options::EngineChoice;
+
+    fn shape(m: usize, n: usize, k: usize) -> Shape {
+        Shape { m, n, k, alpha: 1.0, beta: 0.0 }
+    }
+
+    fn machine(threads: usize, rate: f64) -> Machine<'static> {
+        Machine { native_rate: rate, ..Machine::new(&[], threads) }
+    }
+
+    fn of(call: Shape, engine: EngineChoice, machine: &Machine) -> Forecast {
+        forecast(&call, engine::index_of(engine), TYPICAL_MODULI, machine)
+    }
+
+    fn gains(call: Shape, engine: EngineChoice, machine: &Machine) -> bool {
+        matches!(of(call, engine, machine), Forecast::Gain(_))
     }
 
     #[test]
     fn the_portable_engine_never_gains_and_the_gpu_only_where_products_outweigh_copies() {
-        for n in [64, 512, 4096, 32768] {
-            assert!(!gains(n, EngineChoice::Portable), "{n}");
+        for rate in [NATIVE_RATE, NATIVE_RATE_AVX512] {
+            let machine = machine(8, rate);
+            for n in [64, 512, 4096, 32768] {
+                assert!(!gains(shape(n, n, n), EngineChoice::Portable, &machine), "{n}");
+            }
+            assert!(!gains(shape(256, 256, 256), EngineChoice::Cuda, &machine));
+            assert!(gains(shape(8192, 8192, 8192), EngineChoice::Cuda, &machine));
         }
-        assert!(!gains(256, EngineChoice::Cuda));
-        assert!(gains(4096, EngineChoice::Cuda));
+    }
+
+    #[test]
+    fn amx_gains_for_large_calls_and_not_for_small_or_thin_ones() {
+        for threads in [1, 2] {
+            let machine = machine(threads, NATIVE_RATE_AVX512);
+            for n in [2048, 4096, 8192] {
+                assert!(gains(shape(n, n, n), EngineChoice::Amx, &machine), "{n}");
+            }
+            for (m, n, k) in [(128, 128, 128), (32, 8192, 8192), (8192, 8192, 32), (4096, 4096, 64)] {
+                assert_eq!(of(shape(m, n, k), EngineChoice::Amx, &machine), Forecast::Loss, "{m} {n} {k}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_unit_and_what_was_learned_turn_the_forecast() {
+        let call = shape(2048, 2048, 2048);
+        let mut machine = machine(1, NATIVE_RATE_AVX512);
+        machine.tops = Some(1.2);
+        assert_eq!(of(call, EngineChoice::Amx, &machine), Forecast::GainIfFast);
+        // A native BLAS that is no match even for a slow unit.
+        machine.learned.native = 10.0;
+        assert!(gains(call, EngineChoice::Amx, &machine));
+        machine.learned = Default::default();
+        machine.tops = Some(5.5);
+        assert!(gains(call, EngineChoice::Amx, &machine));
+        machine.learned.emulated = 2.0;
+        assert_eq!(of(call, EngineChoice::Amx, &machine), Forecast::Loss);
+        machine.learned.emulated = 1.0;
+        machine.learned.native = 0.5;
+        assert_eq!(of(call, EngineChoice::Amx, &machine), Forecast::Loss);
+        // Only AMX is watched.
+        assert!(!gains(
+            call,
+            EngineChoice::Portable,
+            &Machine { learned: super::super::Learned { native: 100.0, emulated: 1.0 }, ..machine }
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn times_are_positive_and_grow_with_every_dimension(
+            m in 1usize..20_000, n in 1usize..20_000, k in 1usize..20_000, moduli in 2usize..=20,
+            threads in 1usize..300, engine in 0usize..5, more in 0usize..5_000, tops in 0.0f64..9.0,
+        ) {
+            let emulated = |m, n, k| emulated_seconds(&shape(m, n, k), engine, moduli, threads, Some(tops));
+            let native = |m, n, k| native_seconds(&shape(m, n, k), threads, NATIVE_RATE);
+            for time in [&emulated as &dyn Fn(usize, usize, usize) -> f64, &native] {
+                let base = time(m, n, k);
+                prop_assert!(base.is_finite() && base > 0.0);
+                prop_assert!(time(m + more, n, k) >= base);
+                prop_assert!(time(m, n + more, k) >= base);
+                prop_assert!(time(m, n, k + more) >= base);
+            }
+            prop_assert!(emulated(m, n, k) >= emulated_seconds(&shape(m, n, k), engine, moduli, threads, None));
+        }
+
+        #[test]
+        fn sizes_that_no_memory_holds_give_no_nan(m in 1u64.., n in 1u64.., k in 1u64.., engine in 0usize..5) {
+            let call = shape(m as usize, n as usize, k as usize);
+            prop_assert!(!emulated_seconds(&call, engine, 20, 1, None).is_nan());
+            prop_assert!(!native_seconds(&call, 1, NATIVE_RATE).is_nan());
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Where a call goes and why. [`decide`] is pure: the same shape, machine and options give the same answer.
 
 pub mod cost;
+pub mod experience;
+
+use cost::Forecast;
 
 use crate::options::{EngineChoice, MinSize, Mode, Options};
 
@@ -36,10 +39,12 @@ pub enum Reason {
     EngineFault,
     /// The process was forked and the engine cannot work in the child.
     Forked,
+    /// It would be worth it, were the tile unit (AMX) not in its slow state.
+    SlowUnit,
 }
 
 impl Reason {
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     pub const ALL: [Self; Self::COUNT] = [
         Self::QuickReturn,
@@ -56,6 +61,7 @@ impl Reason {
         Self::NoMemory,
         Self::EngineFault,
         Self::Forked,
+        Self::SlowUnit,
     ];
 
     /// The name in the statistics; never changes.
@@ -75,6 +81,7 @@ impl Reason {
             Self::NoMemory => "no memory",
             Self::EngineFault => "engine fault",
             Self::Forked => "forked",
+            Self::SlowUnit => "slow unit",
         }
     }
 }
@@ -89,11 +96,41 @@ pub struct Shape {
     pub beta: f64,
 }
 
-/// The engines that this machine has, best first, by their place in [`crate::engine::NAMES`], and the threads a call may use.
+/// What calls like the one in question took, divided by what the model expects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Learned {
+    pub native: f64,
+    pub emulated: f64,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self { native: 1.0, emulated: 1.0 }
+    }
+}
+
+/// What `decide` looks at in the machine, as plain values.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
+    /// The engines that it has, best first, by their place in [`crate::engine::NAMES`].
     pub engines: &'a [usize],
+    /// The threads that a call may use.
     pub threads: usize,
+    /// Multiplications a second and thread of its native DGEMM, by guess.
+    pub native_rate: f64,
+    pub learned: Learned,
+    /// What the probe of the tile unit read last, in TOPS.
+    pub tops: Option<f64>,
+    /// The last calls were read in vain for this Reason, so that this one is not to be tried.
+    pub pause: Option<Reason>,
+}
+
+impl<'a> Machine<'a> {
+    /// A machine of which nothing was learned yet.
+    pub fn new(engines: &'a [usize], threads: usize) -> Self {
+        let native_rate = cost::native_rate();
+        Self { engines, threads, native_rate, learned: Learned::default(), tops: None, pause: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,17 +172,40 @@ pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
     let Some(engine) = choose_engine(machine, options.engine) else {
         return Route::Native(Reason::EngineUnavailable);
     };
-    if options.min_size == MinSize::Auto {
-        let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
-        let emulated = cost::emulated_seconds(call, engine, moduli, machine.threads);
-        if emulated > cost::native_seconds(call, machine.threads) {
-            return Route::Native(Reason::NoGain);
+    let is_auto = options.min_size == MinSize::Auto;
+    let engine = if is_auto {
+        match fastest(call, machine, options) {
+            Ok(engine) => engine,
+            Err(reason) => return Route::Native(reason),
         }
-    }
+    } else {
+        engine
+    };
     if !call.alpha.is_finite() || !call.beta.is_finite() {
         return Route::Native(Reason::NonFinite);
     }
-    Route::Emulate(engine)
+    match machine.pause.filter(|_| is_auto) {
+        Some(reason) => Route::Native(reason),
+        None => Route::Emulate(engine),
+    }
+}
+
+/// The engine that is expected to be done first, of those that gain.
+fn fastest(call: &Shape, machine: &Machine, options: &Options) -> Result<usize, Reason> {
+    let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
+    let mut best = Err(Reason::NoGain);
+    let mut least = f64::INFINITY;
+    for &engine in machine.engines {
+        if options.engine != EngineChoice::Auto && engine != crate::engine::index_of(options.engine) {
+            continue;
+        }
+        match cost::forecast(call, engine, moduli, machine) {
+            Forecast::Gain(seconds) if seconds < least => (best, least) = (Ok(engine), seconds),
+            Forecast::GainIfFast if best.is_err() => best = Err(Reason::SlowUnit),
+            _ => {}
+        }
+    }
+    best
 }
 
 /// N of the modes accurate and fast.
@@ -176,11 +236,7 @@ mod tests {
             |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let options = Options::read(get, |entry, value| panic!("{}={value}", entry.name));
         let engines = [portable()];
-        decide(
-            &Shape { m, n, k, alpha: 1.0, beta: 0.0 },
-            &Machine { engines: &engines, threads: 2 },
-            &options,
-        )
+        decide(&Shape { m, n, k, alpha: 1.0, beta: 0.0 }, &Machine::new(&engines, 2), &options)
     }
 
     #[test]
@@ -222,7 +278,7 @@ mod tests {
     fn scalars_that_are_not_finite_go_native() {
         let options = Options::read(|name| (name == "OZ2_MIN_SIZE").then(|| "0".to_owned()), |_, _| ());
         let engines = [portable()];
-        let machine = Machine { engines: &engines, threads: 1 };
+        let machine = Machine::new(&engines, 1);
         for (alpha, beta) in
             [(f64::NAN, 0.0), (1.0, f64::INFINITY), (f64::NEG_INFINITY, 1.0), (1.0, f64::NAN)]
         {
@@ -233,9 +289,45 @@ mod tests {
 
     #[test]
     fn without_an_engine_everything_goes_native() {
-        let machine = Machine { engines: &[], threads: 1 };
+        let machine = Machine::new(&[], 1);
         let call = Shape { m: 900, n: 900, k: 900, alpha: 1.0, beta: 0.0 };
         assert_eq!(decide(&call, &machine, &Options::default()), Route::Native(Reason::EngineUnavailable));
+    }
+
+    #[test]
+    fn the_fastest_engine_that_gains_is_chosen() {
+        let options = Options::default();
+        let call = |n| Shape { m: n, n, k: n, alpha: 1.0, beta: 0.0 };
+        let engines = [engine::CUDA, engine::AMX, engine::PORTABLE];
+        let machine = Machine { native_rate: 50e9, ..Machine::new(&engines, 1) };
+        let (few, many) = (call(2048), call(16384));
+        assert_eq!(decide(&call(200), &machine, &options), Route::Native(Reason::NoGain));
+        assert_eq!(decide(&many, &machine, &options), Route::Emulate(engine::CUDA));
+        let machine = Machine { engines: &engines[1..], ..machine };
+        assert_eq!(decide(&few, &machine, &options), Route::Emulate(engine::AMX));
+        let slow = Machine { tops: Some(1.2), ..machine };
+        assert_eq!(decide(&few, &slow, &options), Route::Native(Reason::SlowUnit));
+        assert_eq!(decide(&call(200), &slow, &options), Route::Native(Reason::NoGain));
+        let slow = Machine { engines: &engines, ..slow };
+        assert_eq!(decide(&many, &slow, &options), Route::Emulate(engine::CUDA));
+        let learned = Learned { native: 1.0, emulated: 3.0 };
+        assert_eq!(decide(&few, &Machine { learned, ..machine }, &options), Route::Native(Reason::NoGain));
+        let pause = Some(Reason::NotProvable);
+        assert_eq!(decide(&few, &Machine { pause, ..machine }, &options), Route::Native(Reason::NotProvable));
+    }
+
+    #[test]
+    fn a_fixed_size_asks_neither_the_unit_nor_experience() {
+        let options = Options::read(|name| (name == "OZ2_MIN_SIZE").then(|| "0".to_owned()), |_, _| ());
+        let engines = [engine::AMX, engine::PORTABLE];
+        let machine = Machine {
+            learned: Learned { native: 0.1, emulated: 9.0 },
+            tops: Some(0.1),
+            pause: Some(Reason::NotProvable),
+            ..Machine::new(&engines, 1)
+        };
+        let call = Shape { m: 64, n: 64, k: 64, alpha: 1.0, beta: 0.0 };
+        assert_eq!(decide(&call, &machine, &options), Route::Emulate(engine::AMX));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use oz2blas::engine;
-use oz2blas::engine::cpu::threads;
+use oz2blas::engine::cpu::{probe, threads};
 use oz2blas::native::find::{Symbol, provider};
 use oz2blas::options::{self, TABLE};
 use oz2blas::route::{Machine, Route, Shape, decide};
@@ -51,7 +51,11 @@ fn native(out: &mut String) -> std::fmt::Result {
 fn routes(out: &mut String) -> std::fmt::Result {
     let options = options::current();
     let threads = options.threads.unwrap_or_else(threads::automatic);
-    let machine = Machine { engines: engine::available(), threads };
+    let mut machine = Machine::new(engine::available(), threads);
+    if machine.engines.contains(&engine::AMX) {
+        probe::refresh();
+        machine.tops = probe::last();
+    }
     for n in [64, 256, 1024, 4096] {
         let shape = Shape { m: n, n, k: n, alpha: 1.0, beta: 0.0 };
         let route = match decide(&shape, &machine, options) {

@@ -13,6 +13,7 @@ mod faults;
 pub mod fpenv;
 pub mod kernels;
 pub mod packing;
+pub mod probe;
 pub mod team;
 pub mod threads;
 pub mod workspace;

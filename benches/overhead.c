@@ -1,0 +1,78 @@
+/* What the library adds to a small DGEMM call that it passes through.
+ *
+ *   cc -O2 -o overhead benches/overhead.c -ldl
+ *   cc -O2 -DSTUB -shared -fPIC -o stub.so benches/overhead.c
+ *   OZ2_NATIVE=/path/to/libopenblas.so.0 LD_PRELOAD=target/release/liboz2blas.so ./overhead /path/to/libopenblas.so.0 [size]
+ *   OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so
+ *
+ * The same native function is called directly and through the library in turns, so that both meet the same clock rate, and
+ * the smallest and the median difference of many turns are printed. The stub is a DGEMM that does nothing: with it the
+ * difference is not lost in the noise of a product, and instructions can be counted:
+ *
+ *   OZ2_NATIVE=./stub.so valgrind --trace-children=yes --tool=callgrind --callgrind-out-file=/dev/null \
+ *       env LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so 8 COUNT
+ *
+ * once with COUNT = 10000 and once with 20000: the difference of the last "Collected" totals, divided by 10000, is the number
+ * of instructions of a call, with the some twenty of the loop (with COUNT only calls through the library are made).
+ */
+#ifdef STUB
+void dgemm_(void) {}
+#else
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef void dgemm(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
+                   const int *, const double *, const int *, const double *, double *, const int *);
+
+enum { TURNS = 2001, CALLS = 2000, LARGEST = 64 };
+
+static double a[LARGEST * LARGEST], b[LARGEST * LARGEST], c[LARGEST * LARGEST];
+
+static double nanoseconds(dgemm *f, int n, long calls)
+{
+    const double one = 1, zero = 0;
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (long call = 0; call < calls; call++)
+        f("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (1e9 * (to.tv_sec - from.tv_sec) + (to.tv_nsec - from.tv_nsec)) / calls;
+}
+
+static int ascending(const void *x, const void *y)
+{
+    double d = *(const double *)x - *(const double *)y;
+    return (d > 0) - (d < 0);
+}
+
+int main(int argc, char **argv)
+{
+    static double direct[TURNS], through[TURNS], added[TURNS];
+    void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+    dgemm *native = library ? (dgemm *)dlsym(library, "dgemm_") : NULL;
+    dgemm *ours = (dgemm *)dlsym(RTLD_DEFAULT, "dgemm_");
+    int n = argc > 2 ? atoi(argv[2]) : 8;
+    if (!native || !ours || native == ours || n < 1 || n > LARGEST) {
+        fprintf(stderr, "usage: LD_PRELOAD=liboz2blas.so %s NATIVE_BLAS [SIZE up to %d [CALLS]]\n", argv[0], LARGEST);
+        return 2;
+    }
+    if (argc > 3) {
+        nanoseconds(ours, n, atol(argv[3]));
+        return 0;
+    }
+    for (int turn = 0; turn < TURNS; turn++) {
+        direct[turn] = nanoseconds(native, n, CALLS);
+        through[turn] = nanoseconds(ours, n, CALLS);
+        added[turn] = through[turn] - direct[turn];
+    }
+    qsort(direct, TURNS, sizeof *direct, ascending);
+    qsort(through, TURNS, sizeof *through, ascending);
+    qsort(added, TURNS, sizeof *added, ascending);
+    printf("n = %d: native %.1f ns, through the library %.1f ns, added %.1f ns (medians); smallest: %.1f, %.1f\n", n,
+           direct[TURNS / 2], through[TURNS / 2], added[TURNS / 2], direct[0], through[0]);
+    return 0;
+}
+#endif

@@ -1,0 +1,227 @@
+//! The calls that are large enough to be worth a thought: which engine takes one, and what became of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::{nanoseconds_since, note_native, shape};
+use crate::engine::cpu::{fpenv, probe, threads};
+use crate::engine::{self, Outcome, Report, Settings};
+use crate::gemm::Gemm;
+use crate::native::builtin;
+use crate::observe::counters;
+use crate::observe::last::{Last, Thread};
+use crate::observe::log::{self, Kind, Level};
+use crate::options::{self, EngineChoice, MinSize, Mode, Options};
+use crate::ozaki::moduli::MAX_MODULI;
+use crate::route::{self, Machine, Reason, Route, Shape, cost, experience};
+
+/// Why a call was not emulated.
+pub(super) struct Declined {
+    pub reason: Reason,
+    /// The seconds in which the time model expects the native BLAS to do it, if it learns from this call.
+    expected: Option<f64>,
+}
+
+impl From<Reason> for Declined {
+    fn from(reason: Reason) -> Self {
+        Self { reason, expected: None }
+    }
+}
+
+/// Emulates a call, or says why it was not, in which case C is untouched. Never panics.
+///
+/// # Safety
+///
+/// As for [`super::gemm`].
+#[cold]
+pub(super) unsafe fn emulate(thread: &Thread, call: &Gemm, options: &Options) -> Result<(), Declined> {
+    // SAFETY: by the contract of this function.
+    let emulate = || unsafe { emulate_clean(thread, call, options) };
+    catch_unwind(AssertUnwindSafe(|| fpenv::in_clean_environment(emulate))).unwrap_or_else(|_| {
+        let text = "a fault inside oz2blas; the call goes to the native BLAS";
+        log::capped(Kind::EngineFault, Level::Error, text);
+        Err(Reason::EngineFault.into())
+    })
+}
+
+/// In a clean floating-point environment.
+///
+/// # Safety
+///
+/// As for [`super::gemm`].
+unsafe fn emulate_clean(thread: &Thread, call: &Gemm, options: &Options) -> Result<(), Declined> {
+    let shape = &shape(call);
+    let learns = options.min_size == MinSize::Auto;
+    // Inside a parallel region every core already has a thread.
+    let threads =
+        if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
+    let mut engines = engine::available_for(options.engine);
+    let mut declined = None;
+    loop {
+        let (route, machine) = decide(shape, engines, threads, options);
+        let with = match route {
+            // SAFETY: by the contract of this function.
+            Route::Emulate(engine) => unsafe { emulate_with(engine, call, threads, options) },
+            // What an engine said counts, not that no other is left.
+            Route::Native(reason) => With::Declined(declined.unwrap_or(reason)),
+        };
+        let reason = match with {
+            With::Emulated(emulated) => {
+                note_emulated(thread, call, &emulated, options.mode);
+                if learns && emulated.reason.is_none() {
+                    learn_emulated(shape, &emulated, &machine);
+                }
+                return Ok(());
+            }
+            With::Native(reason, nanoseconds) => {
+                note_native(thread, reason, call.multiplications(), nanoseconds);
+                return Ok(());
+            }
+            With::Declined(reason) => reason,
+        };
+        // Such a Reason is about the engine, not about the call: the next one may do it, unless the user named one.
+        let next_may = matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked);
+        if let Route::Emulate(engine) = route
+            && next_may
+            && options.engine == EngineChoice::Auto
+        {
+            declined = Some(reason);
+            let at = engines.iter().position(|&number| number == engine);
+            engines = at.map_or(&[], |at| &engines[at + 1..]);
+            continue;
+        }
+        if learns && matches!(route, Route::Emulate(_)) {
+            experience::refused(reason);
+        }
+        let of_data = matches!(reason, Reason::NonFinite | Reason::Range | Reason::NotProvable);
+        let might_have = of_data || matches!(reason, Reason::NoGain | Reason::SlowUnit);
+        let expected =
+            (learns && might_have).then(|| cost::native_seconds(shape, threads, machine.native_rate));
+        return Err(Declined { reason, expected });
+    }
+}
+
+/// Tells the time model what the native BLAS took for a call that might have been emulated.
+pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
+    if let Some(expected) = declined.expected {
+        fpenv::in_clean_environment(|| {
+            experience::native(&shape(call), nanoseconds as f64 * 1e-9, expected);
+        });
+    }
+}
+
+/// Tells the time model what an emulation took.
+fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
+    experience::accepted();
+    if emulated.engine == engine::AMX {
+        let Emulated { engine, report, nanoseconds, .. } = emulated;
+        let expected = cost::emulated_seconds(shape, *engine, report.moduli, machine.threads, machine.tops);
+        if experience::emulated(shape, *nanoseconds as f64 * 1e-9, expected) {
+            probe::doubt();
+        }
+    }
+}
+
+/// What an engine made of a call.
+enum With {
+    Emulated(Emulated),
+    /// Computed natively by the engine, in this time.
+    Native(Reason, u64),
+    Declined(Reason),
+}
+
+/// How a call was emulated.
+struct Emulated {
+    engine: usize,
+    report: Report,
+    /// Why a part of it was not.
+    reason: Option<Reason>,
+    nanoseconds: u64,
+}
+
+/// # Safety
+///
+/// As for [`super::gemm`].
+unsafe fn emulate_with(engine: usize, call: &Gemm, threads: usize, options: &Options) -> With {
+    let Some(worker) = engine::get(engine) else { return With::Declined(Reason::EngineUnavailable) };
+    let settings = settings(options, threads);
+    let clock = Instant::now();
+    // SAFETY: by the contract of this function.
+    let (report, reason) = match unsafe { worker.gemm(call, &settings) } {
+        Outcome::Done(report) => (report, None),
+        Outcome::Native(reason) => return With::Native(reason, nanoseconds_since(clock)),
+        Outcome::Declined(reason) => {
+            if reason == Reason::NoMemory {
+                let text = format!("no workspace for the emulation ({})", engine::NAMES[engine]);
+                log::capped(Kind::NoMemory, Level::Warn, &text);
+            }
+            return With::Declined(reason);
+        }
+        Outcome::Partial(report, reason, rest) => {
+            let text = "a fault inside oz2blas; the rest of the call is computed natively";
+            log::capped(Kind::EngineFault, Level::Error, text);
+            for part in rest {
+                // SAFETY: a part of the call.
+                unsafe { builtin::gemm(&call.part(part), settings.threads) };
+            }
+            (report, Some(reason))
+        }
+    };
+    With::Emulated(Emulated { engine, report, reason, nanoseconds: nanoseconds_since(clock) })
+}
+
+fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
+    let &Emulated { engine, report, reason, nanoseconds } = emulated;
+    let Report { moduli, bound, phases } = report;
+    counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
+    thread.set_last(Last::Emulated { engine, mode, moduli, bound, reason });
+    thread.set_phases(phases);
+    // C is done: a panic must not send the call to the native BLAS.
+    let _ = catch_unwind(|| {
+        let (m, n, k) = (call.m, call.n, call.k);
+        tracing::debug!(m, n, k, moduli, nanoseconds, engine = engine::NAMES[engine], "emulated");
+    });
+}
+
+/// The route of a call, with the machine as it was seen for it.
+fn decide<'a>(
+    shape: &Shape,
+    engines: &'a [usize],
+    threads: usize,
+    options: &Options,
+) -> (Route, Machine<'a>) {
+    let mut machine = Machine::new(engines, threads);
+    if options.min_size == MinSize::Auto {
+        machine.learned = experience::learned(shape);
+        machine.tops = probe::last();
+        machine.pause = experience::pause();
+    }
+    let mut route = route::decide(shape, &machine, options);
+    if options.min_size == MinSize::Auto {
+        // Only a call for which the tile unit matters is worth a probe.
+        let asks = matches!(route, Route::Emulate(engine::AMX) | Route::Native(Reason::SlowUnit));
+        if asks && probe::refresh() {
+            machine.tops = probe::last();
+            route = route::decide(shape, &machine, options);
+        }
+        if let Some(reason) = machine.pause
+            && route == Route::Native(reason)
+        {
+            experience::skipped();
+        }
+    }
+    if route == Route::Native(Reason::EngineUnavailable) {
+        let name = options::get_option("ENGINE").unwrap_or_default();
+        let text = format!("OZ2_ENGINE={name}: this engine is not available; calls go to the native BLAS");
+        log::once(Kind::EngineUnavailable, Level::Warn, &text);
+    }
+    (route, machine)
+}
+
+fn settings(options: &Options, threads: usize) -> Settings {
+    let moduli = match options.mode {
+        Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
+        _ => route::fixed_moduli(options),
+    };
+    Settings { mode: options.mode, moduli, accuracy: options.accuracy, threads, workspace: options.workspace }
+}
