@@ -153,12 +153,13 @@ pub struct LineSlices<'a> {
     logs: &'a [i64],
 }
 
-/// A tile of the bound product G = A~ B~: entry (i, j) of the tile is `g[j * STRIDE + i]`. Numbers of nonzeros and sums are below
+/// A rectangle of the bound product G = A~ B~: entry (i, j) is `g[j * stride + i]`. Numbers of nonzeros and sums are below
 /// 2^52, so that doubles hold them exactly.
 pub struct Bounds<'a> {
     pub rows: LineSlices<'a>,
     pub columns: LineSlices<'a>,
     pub g: Entries<'a>,
+    pub stride: usize,
 }
 
 /// Entries of the bound product: of 32 bits where the inner dimension is short enough for that.
@@ -205,8 +206,6 @@ const NO_NEED: i64 = -1000;
 const LEAST_KEY: i64 = 900 << FRACTION_BITS;
 
 impl Bounds<'_> {
-    pub const STRIDE: usize = 32;
-
     /// Calls f(i, j, G_ij) for each entry whose row and column both have a nonzero.
     #[inline]
     fn for_each(&self, mut f: impl FnMut(usize, usize, i64)) {
@@ -216,13 +215,13 @@ impl Bounds<'_> {
             }
             for i in 0..self.rows.sums.len() {
                 if self.rows.nonzeros[i] != 0 {
-                    f(i, j, self.g.get(j * Self::STRIDE + i));
+                    f(i, j, self.g.get(j * self.stride + i));
                 }
             }
         }
     }
 
-    /// Mode accurate: raises R_i = max_j U_ij and K_j = max_i U_ij (start: 0) by this tile.
+    /// Mode accurate: raises R_i = max_j U_ij and K_j = max_i U_ij (start: 0) by this rectangle.
     pub fn raise_maxima(&self, row_maxima: &mut [u64], column_maxima: &mut [u64]) {
         self.for_each(|i, j, g| {
             let nonzeros = self.rows.nonzeros[i].min(self.columns.nonzeros[j]);
@@ -232,7 +231,7 @@ impl Bounds<'_> {
         });
     }
 
-    /// Mode auto, step 1: raises the needs (start: 0) of the rows and columns of this tile. `meet(i, j)` tells whether row i and
+    /// Mode auto, step 1: raises the needs (start: 0) of the rows and columns of this rectangle. `meet(i, j)` tells whether row i and
     /// column j have a nonzero in common; it is asked only where G_ij = 0 and neither line is zero.
     #[inline(always)]
     pub fn raise_needs(
@@ -259,7 +258,7 @@ impl Bounds<'_> {
         let (costs, logs) = (&self.rows.costs[..height], &self.rows.logs[..height]);
         let row_needs = &mut row_needs[..height];
         for (j, column_need) in column_needs.iter_mut().enumerate() {
-            let g = &g[j * Self::STRIDE..][..height];
+            let g = &g[j * self.stride..][..height];
             let (cost, log) = (self.columns.costs[j], self.columns.logs[j]);
             let mut least = i64::MAX;
             let mut need = *column_need;
@@ -285,7 +284,7 @@ impl Bounds<'_> {
         }
     }
 
-    /// Mode auto, steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij of this tile as a key, see [`largest_of_key`]. The needs
+    /// Mode auto, steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij of this rectangle as a key, see [`largest_of_key`]. The needs
     /// come from [`key_needs`].
     #[inline(always)]
     pub fn largest_key(&self, row_needs: &[i64], column_needs: &[i64]) -> i64 {
@@ -302,7 +301,7 @@ impl Bounds<'_> {
         let row_needs = &row_needs[..height];
         let mut largest = i64::MIN;
         for (j, &column_need) in column_needs.iter().enumerate() {
-            let g = &g[j * Self::STRIDE..][..height];
+            let g = &g[j * self.stride..][..height];
             let (sum, count) = (self.columns.sums[j], self.columns.nonzeros[j]);
             for i in 0..height {
                 let u = g[i].into() + sums[i] + sum + nonzeros[i].min(count);

@@ -419,7 +419,7 @@ impl Kept {
 }
 
 fn bounds<'a>(rows: &'a LineTable, columns: &'a LineTable, at: Rectangle, g: Entries<'a>) -> Bounds<'a> {
-    Bounds { rows: rows.part(at.i, at.rows), columns: columns.part(at.j, at.columns), g }
+    Bounds { rows: rows.part(at.i, at.rows), columns: columns.part(at.j, at.columns), g, stride: PANEL }
 }
 
 fn maxima(count: usize) -> Result<Vec<AtomicU64>, Reason> {

@@ -11,7 +11,7 @@ use num_bigint::BigInt;
 use oz2blas::ozaki::bound::{Line, upper};
 use oz2blas::ozaki::float::normalised;
 use oz2blas::ozaki::moduli::{self, MAX_MODULI, MODULI, canonical};
-use oz2blas::ozaki::plan::{Accuracy, Bounds};
+use oz2blas::ozaki::plan::{self, Accuracy, Bounds, Entries, LineTable};
 use oz2blas::ozaki::reference;
 use oz2blas::ozaki::wide::Magnitude;
 
@@ -510,8 +510,13 @@ impl Rectangle {
         out
     }
 
-    fn bounds(&self) -> Bounds<'_> {
-        Bounds { rows: &self.rows, columns: &self.columns, g: &self.g }
+    fn tables(&self, accuracy: Accuracy) -> [LineTable; 2] {
+        [&self.rows, &self.columns].map(|lines| LineTable::new(lines, accuracy).unwrap())
+    }
+
+    fn bounds<'a>(&'a self, [rows, columns]: &'a [LineTable; 2]) -> Bounds<'a> {
+        let (m, n) = (self.rows.len(), self.columns.len());
+        Bounds { rows: rows.part(0, m), columns: columns.part(0, n), g: Entries::Long(&self.g), stride: m }
     }
 
     /// G with a wider leading dimension, the gap filled with what would be the largest by far.
@@ -555,8 +560,8 @@ fn needs_maxima_and_largest() {
             for (number, accuracy) in
                 [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High].into_iter().enumerate()
             {
-                let (mut row_want, mut column_want) = (vec![3; m], vec![2; n]);
-                let (row_needs, column_needs) = (gpu.buffer(&row_want), gpu.buffer(&column_want));
+                let (mut row_want, mut column_want) = (vec![3i64; m], vec![2i64; n]);
+                let (row_needs, column_needs) = (gpu.buffer(&vec![3i32; m]), gpu.buffer(&vec![2i32; n]));
                 let zeros = gpu.buffer(&[40u32]);
                 launch!(
                     gpu,
@@ -575,9 +580,11 @@ fn needs_maxima_and_largest() {
                     column_needs,
                     zeros,
                 );
-                rectangle.bounds().raise_needs(accuracy, &mut row_want, &mut column_want, |_, _| false);
-                assert_eq!(row_needs.read(), row_want);
-                assert_eq!(column_needs.read(), column_want);
+                let tables = rectangle.tables(accuracy);
+                rectangle.bounds(&tables).raise_needs(&mut row_want, &mut column_want, &|_, _| false);
+                let wide = |needs: Vec<i32>| needs.into_iter().map(i64::from).collect::<Vec<_>>();
+                assert_eq!(wide(row_needs.read()), row_want);
+                assert_eq!(wide(column_needs.read()), column_want);
                 let counted = (0..m * n).filter(|&at| {
                     rectangle.g[at] == 0
                         && !rectangle.rows[at % m].is_zero()
@@ -602,7 +609,8 @@ fn needs_maxima_and_largest() {
                 row_maxima,
                 column_maxima,
             );
-            rectangle.bounds().raise_maxima(&mut row_want, &mut column_want);
+            let tables = rectangle.tables(Accuracy::Fp64);
+            rectangle.bounds(&tables).raise_maxima(&mut row_want, &mut column_want);
             assert_eq!(row_maxima.read(), row_want);
             assert_eq!(column_maxima.read(), column_want);
 
@@ -649,7 +657,11 @@ fn needs_maxima_and_largest() {
                     bits,
                     leading,
                 );
-                let want = rectangle.bounds().largest(&of_rows, &of_columns);
+                let (mut row_keys, mut column_keys) = (vec![0; m], vec![0; n]);
+                plan::key_needs(&of_rows, &rectangle.rows, &mut row_keys);
+                plan::key_needs(&of_columns, &rectangle.columns, &mut column_keys);
+                let key = rectangle.bounds(&tables).largest_key(&row_keys, &column_keys);
+                let want = plan::largest_of_key(key);
                 let (bits, leading) = (bits.read()[0], leading.read()[0]);
                 if leading == 0 {
                     assert_eq!(want, Magnitude::NONE);

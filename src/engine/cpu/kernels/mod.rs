@@ -198,6 +198,16 @@ pub struct Blocking {
     pub depth: usize,
 }
 
+pub type Gather = unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Buffer);
+
+/// See [`Bounds::raise_needs`].
+pub type RaiseNeeds = unsafe fn(
+    bounds: &Bounds,
+    row_needs: &mut [i64],
+    column_needs: &mut [i64],
+    meet: &dyn Fn(usize, usize) -> bool,
+);
+
 /// The steps of one kind of CPU. All functions are unsafe: the CPU must be of that kind, and pointers must reach what their
 /// documentation says.
 pub struct Kernels {
@@ -216,7 +226,7 @@ pub struct Kernels {
     /// Where the residue of entry (i, j) is in a tile.
     pub residue_at: fn(i: usize, j: usize) -> usize,
     /// Fills a buffer with elements of lines, each given as (first, number), at most DEPTH of PANEL.
-    pub gather: unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Buffer),
+    pub gather: Gather,
     /// Exponents of the elements of each line, merged into `out`.
     pub scan: unsafe fn(chunk: &Chunk, out: &mut [Scan; PANEL]),
     /// 7-bit magnitudes of the elements of lines with the given exponents, and their sums, added to `sums`. Without a `place`
@@ -241,12 +251,7 @@ pub struct Kernels {
     /// Nothing can fail between the first and the last write of a tile.
     pub reconstruct: unsafe fn(block: &Reconstruction),
     /// [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for this CPU.
-    pub raise_needs: unsafe fn(
-        bounds: &Bounds,
-        row_needs: &mut [i64],
-        column_needs: &mut [i64],
-        meet: &dyn Fn(usize, usize) -> bool,
-    ),
+    pub raise_needs: RaiseNeeds,
     pub largest: unsafe fn(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64,
 }
 

@@ -103,6 +103,9 @@ pub(super) unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
     }
 }
 
+/// # Safety
+///
+/// As for the table of kernels.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     // SAFETY: loads inside the chunk.
@@ -305,6 +308,9 @@ unsafe fn residues_of<const N: usize>(
     }
 }
 
+/// # Safety
+///
+/// As for the table of kernels.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub unsafe fn residues(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place) {
     // A part holds 62 bits, each further one 48.
@@ -318,6 +324,9 @@ pub unsafe fn residues(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, m
     }
 }
 
+/// # Safety
+///
+/// As for the table of kernels.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
 pub unsafe fn raise_needs(
     bounds: &Bounds,
@@ -328,6 +337,9 @@ pub unsafe fn raise_needs(
     bounds.raise_needs(row_needs, column_needs, meet);
 }
 
+/// # Safety
+///
+/// As for the table of kernels.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
 pub unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
     bounds.largest_key(row_needs, column_needs)
