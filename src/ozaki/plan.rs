@@ -256,8 +256,12 @@ impl Bounds<'_> {
     ) {
         let height = self.rows.sums.len();
         let (costs, logs) = (&self.rows.costs[..height], &self.rows.logs[..height]);
+        let nonzeros = &self.rows.nonzeros[..height];
         let row_needs = &mut row_needs[..height];
         for (j, column_need) in column_needs.iter_mut().enumerate() {
+            if self.columns.nonzeros[j] == 0 {
+                continue;
+            }
             let g = &g[j * self.stride..][..height];
             let (cost, log) = (self.columns.costs[j], self.columns.logs[j]);
             let mut least = i64::MAX;
@@ -267,15 +271,15 @@ impl Bounds<'_> {
                 let own = g[i].double().to_bits() as i64;
                 least = least.min(own);
                 let bits = 53 - logs[i].min(log);
-                let possible = if own == 0 { 0 } else { i64::MAX };
+                let possible = if own == 0 || nonzeros[i] == 0 { 0 } else { i64::MAX };
                 row_needs[i] = row_needs[i].max((bits + ceil_lg(cost, own)).min(possible));
                 need = need.max((bits + ceil_lg(costs[i], own)).min(possible));
             }
             *column_need = need;
-            if least == 0 && self.columns.nonzeros[j] != 0 {
+            if least == 0 {
                 for i in 0..height {
                     // Disjoint supports mean C' = 0, exactly.
-                    if g[i].into() == 0 && self.rows.nonzeros[i] != 0 && meet(i, j) {
+                    if g[i].into() == 0 && nonzeros[i] != 0 && meet(i, j) {
                         row_needs[i] = row_needs[i].max(UNPROVABLE.into());
                         *column_need = (*column_need).max(UNPROVABLE.into());
                     }

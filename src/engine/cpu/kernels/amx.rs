@@ -210,21 +210,33 @@ unsafe fn pass(pass: &Pass) {
                 let rows = pass.rows.add(p * pass.panel);
                 let at = q * pass.down + p;
                 zero_sums();
-                let mut pair = 0;
                 let old = sums[current ^ 1].0.as_ptr();
-                for step in 0..steps {
+                let mut step = |step: usize| {
                     let offset = step * CHUNK_BYTES;
                     multiply(rows.add(offset), columns.add(offset));
                     next_columns.step();
                     next_rows.step();
-                    if !before.is_null() {
-                        // Short products have more than one pair to reduce in a step.
-                        let due = ((step + 1) * PAIRS).div_ceil(steps).max(step + 1).min(PAIRS);
-                        while pair < due {
-                            reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
-                            pair += 1;
-                        }
+                };
+                let reduce = |pair: usize| {
+                    reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+                };
+                if before.is_null() {
+                    (0..steps).for_each(&mut step);
+                } else if steps < PAIRS {
+                    // Short products have more than one pair to reduce in a step.
+                    let mut pair = 0;
+                    for at in 0..steps {
+                        step(at);
+                        let due = (at + 1) * PAIRS / steps;
+                        (pair..due).for_each(reduce);
+                        pair = due;
                     }
+                } else {
+                    for at in 0..PAIRS {
+                        step(at);
+                        reduce(at);
+                    }
+                    (PAIRS..steps).for_each(&mut step);
                 }
                 store_sums(sums[current].0.as_mut_ptr());
                 before = pass.residues.add(at * pass.tile);
