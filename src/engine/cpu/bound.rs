@@ -1,11 +1,12 @@
 //! The plan on the CPU: scan and magnitudes of every line, the bound product, and what the plan needs of it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
-use super::driver::{Part, Planned, Run};
-use super::kernels::{CACHE_LINE, DEPTH, LineSums, PANEL, Side, Stream, TILE, Tile};
+use super::driver::{GROUP, Part, Planned, Run};
+use super::kernels::{Blocking, CACHE_LINE, DEPTH, LineSums, PANEL, Side, Stream, TILE, Tile};
 use super::team::{self, Panicked, Shared};
 use super::workspace::{Arena, empty, piece_bytes, vector};
 use crate::engine::Phases;
@@ -15,6 +16,9 @@ use crate::ozaki::bound::Line;
 use crate::ozaki::plan::{self, Bounds, Entries, LineTable};
 use crate::ozaki::scan::Scan;
 use crate::route::Reason;
+
+/// Bytes of the rows of a task, for second caches of a megabyte and more.
+const ROWS_BYTES: usize = 512 << 10;
 
 /// What is done with a tile of the bound product; entry (i, j) is `g[j * PANEL + i]`.
 type Visit<'a> = dyn Fn(Rectangle, Entries) + Sync + 'a;
@@ -120,20 +124,24 @@ impl<'a> BoundProduct<'a> {
         let empty_line = Line::new(&Scan::EMPTY);
         let (mut a, mut b) = (vector(call.m, empty_line)?, vector(call.n, empty_line)?);
         let (packed_a, packed_b) = self.whole.as_ref().map(|whole| (whole.a, whole.b)).unzip();
-        let panels = call.m.div_ceil(PANEL);
+        let part = |side, operand: &'a Lines| Part {
+            side,
+            operand,
+            first_line: 0,
+            lines: operand.count,
+            first: 0,
+            count: operand.length,
+        };
+        let (of_a, of_b) = (part(Side::Rows, &call.a), part(Side::Columns, &call.b));
         let (rows, columns) = (Shared::new(&mut a), Shared::new(&mut b));
         let finite = AtomicBool::new(true);
-        team::run(self.run.threads, panels + call.n.div_ceil(PANEL), &|p| {
-            // SAFETY: by the contract of this function; each task has lines of its own.
-            let all_finite = unsafe {
-                if p < panels {
-                    self.panel(Side::Rows, &call.a, p, packed_a, rows.chunk(p * PANEL, PANEL))
-                } else {
-                    let p = p - panels;
-                    self.panel(Side::Columns, &call.b, p, packed_b, columns.chunk(p * PANEL, PANEL))
-                }
+        team::run(self.run.threads, of_a.groups() + of_b.groups(), &|group| {
+            let (part, packed, out, group) = match group.checked_sub(of_a.groups()) {
+                None => (&of_a, packed_a, &rows, group),
+                Some(group) => (&of_b, packed_b, &columns, group),
             };
-            if !all_finite {
+            // SAFETY: by the contract of this function; each task has lines of its own.
+            if !unsafe { self.panels(part, part.panels(group), packed, out) } {
                 finite.store(false, Ordering::Relaxed);
             }
         })?;
@@ -143,32 +151,34 @@ impl<'a> BoundProduct<'a> {
         Ok((a, b))
     }
 
-    /// The statistics of a panel; false if it has elements that are not finite. Its elements are read twice, the second time out of
-    /// a cache.
+    /// The statistics of some panels; false if they have elements that are not finite. The elements are read twice, the second time
+    /// out of a cache.
     ///
     /// # Safety
     ///
-    /// The operand can be read, and nobody else writes the panel.
-    unsafe fn panel(
+    /// The operand can be read, and nobody else writes the panels and the statistics of their lines.
+    unsafe fn panels(
         &self,
-        side: Side,
-        operand: &Lines,
-        p: usize,
+        part: &Part,
+        panels: Range<usize>,
         packed: Option<Packed>,
-        out: &mut [Line],
+        out: &Shared<Line>,
     ) -> bool {
         let run = self.run;
-        let part =
-            Part { side, operand, first_line: 0, lines: operand.count, first: 0, count: operand.length };
-        let mut scans = [Scan::EMPTY; PANEL];
+        let own = |p: usize| p - panels.start;
+        let mut scans = [[Scan::EMPTY; PANEL]; GROUP];
         // SAFETY: by the contract of this function.
-        unsafe { run.for_each_chunk(&part, p, |chunk, _| (run.kernels.scan)(chunk, &mut scans)) };
-        if !scans.iter().all(Scan::is_finite) {
+        unsafe {
+            run.for_each_chunk(part, panels.clone(), |p, chunk, _| {
+                (run.kernels.scan)(chunk, &mut scans[own(p)]);
+            });
+        }
+        if !scans.iter().flatten().all(Scan::is_finite) {
             return false;
         }
-        let exponents = scans.map(|scan| scan.exponent());
-        let mut totals = [(0, 0); PANEL];
-        let mut sums = LineSums::ZERO;
+        let exponents = scans.map(|scans| scans.map(|scan| scan.exponent()));
+        let mut totals = [[(0, 0); PANEL]; GROUP];
+        let mut sums = [LineSums::ZERO; GROUP];
         let fold = |totals: &mut [(u64, u64); PANEL], sums: &mut LineSums| {
             for (l, total) in totals.iter_mut().enumerate() {
                 let (sum, squares) = sums.of(l);
@@ -178,17 +188,22 @@ impl<'a> BoundProduct<'a> {
         };
         // SAFETY: as above.
         unsafe {
-            run.for_each_chunk(&part, p, |chunk, at| {
+            run.for_each_chunk(part, panels.clone(), |p, chunk, at| {
                 let place = packed.map(|packed| packed.place(p, at));
-                (run.kernels.magnitudes)(side, chunk, &exponents, &mut sums, place);
+                let own = own(p);
+                (run.kernels.magnitudes)(part.side, chunk, &exponents[own], &mut sums[own], place);
                 if (at / DEPTH + 1).is_multiple_of(LineSums::CHUNKS) {
-                    fold(&mut totals, &mut sums);
+                    fold(&mut totals[own], &mut sums[own]);
                 }
             });
         }
-        fold(&mut totals, &mut sums);
-        for ((out, scan), (sum, squares)) in out.iter_mut().zip(&scans).zip(totals) {
-            *out = Line::with_sums(scan, sum, squares);
+        for p in panels.clone() {
+            fold(&mut totals[own(p)], &mut sums[own(p)]);
+            // SAFETY: by the contract of this function.
+            let out = unsafe { out.chunk(p * PANEL, PANEL) };
+            for ((out, scan), (sum, squares)) in out.iter_mut().zip(&scans[own(p)]).zip(totals[own(p)]) {
+                *out = Line::with_sums(scan, sum, squares);
+            }
         }
         true
     }
@@ -206,7 +221,10 @@ impl<'a> BoundProduct<'a> {
         };
         let run = self.run;
         let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
-        let tasks = Tasks::new(at, (run.kernels.blocking)(whole.a.length), run.threads);
+        // The rows of a task are to stay in a cache over the whole inner dimension, which is not cut here.
+        let fitting = (ROWS_BYTES / whole.a.panel).clamp(2, 16);
+        let blocking = Blocking { down: fitting, ..(run.kernels.blocking)(whole.a.length) };
+        let tasks = Tasks::new(at, blocking, run.threads);
         let down = m.div_ceil(PANEL);
         let kept = whole.kept;
         let (a, b, computed) = (whole.a, whole.b, self.computed);
@@ -312,13 +330,12 @@ impl<'a> BoundProduct<'a> {
     unsafe fn magnitudes(&self, part: &Part, lines: &[Line], packed: Packed) -> Result<(), Panicked> {
         team::run(self.run.threads, part.lines.div_ceil(PANEL), &|p| {
             let mut exponents = [0; PANEL];
-            let first = part.first_line + p * PANEL;
-            for (out, line) in exponents.iter_mut().zip(&lines[first..part.first_line + part.lines]) {
+            for (out, line) in exponents.iter_mut().zip(&lines[part.lines_of(p)]) {
                 *out = line.exponent;
             }
             // SAFETY: by the contract of this function.
             unsafe {
-                self.run.for_each_chunk(part, p, |chunk, at| {
+                self.run.for_each_chunk(part, p..p + 1, |p, chunk, at| {
                     let place = Some(packed.place(p, at));
                     let mut sums = LineSums::ZERO; // known already
                     (self.run.kernels.magnitudes)(part.side, chunk, &exponents, &mut sums, place);

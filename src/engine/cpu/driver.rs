@@ -2,6 +2,7 @@
 //!
 //! All sums are exact integers, so the result does not depend on blocks or threads.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -85,6 +86,32 @@ pub struct Part<'a> {
     pub count: usize,
 }
 
+/// Panels that lie side by side in memory and are read together: a kilobyte of each run instead of a quarter.
+pub const GROUP: usize = 4;
+
+impl Part<'_> {
+    fn group(&self) -> usize {
+        if self.operand.element_stride == 1 { 1 } else { GROUP }
+    }
+
+    /// Groups of panels that are read together.
+    pub fn groups(&self) -> usize {
+        self.lines.div_ceil(PANEL).div_ceil(self.group())
+    }
+
+    /// The panels of a group.
+    pub fn panels(&self, group: usize) -> Range<usize> {
+        let first = group * self.group();
+        first..(first + self.group()).min(self.lines.div_ceil(PANEL))
+    }
+
+    /// The lines of a panel.
+    pub fn lines_of(&self, p: usize) -> Range<usize> {
+        let end = ((p + 1) * PANEL).min(self.lines);
+        self.first_line + p * PANEL..self.first_line + end
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(kernels: &'static Kernels, call: &'a Gemm, settings: &'a Settings) -> Self {
         let small = call.multiplications().saturating_mul(settings.moduli as u64) <= WORTH_A_TEAM;
@@ -100,14 +127,19 @@ impl<'a> Run<'a> {
         Charge::take(bytes, self.limit())
     }
 
-    /// Calls f(chunk, first element) for the chunks of panel p of a part.
+    /// Calls f(panel, chunk, first element) for the chunks of some panels of a part; panels that lie side by side in memory take
+    /// turns.
     ///
     /// # Safety
     ///
     /// The matrix can be read.
-    pub unsafe fn for_each_chunk(&self, part: &Part, p: usize, mut f: impl FnMut(&Chunk, usize)) {
+    pub unsafe fn for_each_chunk(
+        &self,
+        part: &Part,
+        panels: Range<usize>,
+        mut f: impl FnMut(usize, &Chunk, usize),
+    ) {
         let kernels = self.kernels;
-        let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
         let order = (kernels.order)(part.side);
         let matrix = part.operand;
         let (stored, stride, next) = if matrix.element_stride == 1 {
@@ -116,18 +148,20 @@ impl<'a> Run<'a> {
             (Order::ElementMajor, matrix.element_stride, AHEAD.wrapping_mul(matrix.element_stride))
         };
         let mut buffer = None;
-        for first in (0..part.count).step_by(DEPTH) {
+        let chunks = (0..part.count).step_by(DEPTH);
+        for (first, p) in chunks.flat_map(|first| panels.clone().map(move |p| (first, p))) {
+            let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
             let count = DEPTH.min(part.count - first);
             if kernels.direct && stored == order && lines == PANEL && count == DEPTH {
                 let at = line * matrix.line_stride + (part.first + first) * matrix.element_stride;
                 let start = matrix.pointer().wrapping_add(at);
-                f(&Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) }, first);
+                f(p, &Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) }, first);
                 continue;
             }
             let buffer = buffer.get_or_insert_with(|| Buffer::new(order));
             // SAFETY: the part is inside of the matrix.
             unsafe { (kernels.gather)(matrix, (line, lines), (part.first + first, count), buffer) };
-            f(&buffer.chunk(), first);
+            f(p, &buffer.chunk(), first);
         }
     }
 
@@ -138,27 +172,29 @@ impl<'a> Run<'a> {
     /// A and B can be read.
     unsafe fn residues(&self, planned: &Planned, parts: &[(Part, Packed)]) -> Result<(), Panicked> {
         let moduli = planned.plan.moduli;
-        let panels: usize = parts.iter().map(|(part, _)| part.lines.div_ceil(PANEL)).sum();
-        team::run(self.threads, panels, &|mut p| {
+        let groups: usize = parts.iter().map(|(part, _)| part.groups()).sum();
+        team::run(self.threads, groups, &|mut group| {
             for (part, packed) in parts {
-                let own = part.lines.div_ceil(PANEL);
-                if p >= own {
-                    p -= own;
+                if group >= part.groups() {
+                    group -= part.groups();
                     continue;
                 }
                 let (scales, exponents) = match part.side {
                     Side::Rows => (&planned.plan.rows, &planned.exponents.0),
                     Side::Columns => (&planned.plan.columns, &planned.exponents.1),
                 };
-                let first = part.first_line + p * PANEL;
-                let lines = PANEL.min(part.lines - p * PANEL);
-                let mut s = [0; PANEL];
-                s[..lines].copy_from_slice(&scales[first..first + lines]);
-                let bits = (0..lines).map(|l| s[l] + exponents[first + l]).max().unwrap_or(0);
-                // SAFETY: by the contract of this function; no other task has this panel.
+                let panels = part.panels(group);
+                let mut of_panels = [([0; PANEL], 0); GROUP];
+                for ((s, bits), p) in of_panels.iter_mut().zip(panels.clone()) {
+                    let lines = part.lines_of(p);
+                    s[..lines.len()].copy_from_slice(&scales[lines.clone()]);
+                    *bits = lines.map(|l| scales[l] + exponents[l]).max().unwrap_or(0);
+                }
+                // SAFETY: by the contract of this function; no other task has these panels.
                 unsafe {
-                    self.for_each_chunk(part, p, |chunk, at| {
-                        (self.kernels.residues)(part.side, chunk, &s, bits, moduli, packed.place(p, at));
+                    self.for_each_chunk(part, panels.clone(), |p, chunk, at| {
+                        let (s, bits) = &of_panels[p - panels.start];
+                        (self.kernels.residues)(part.side, chunk, s, *bits, moduli, packed.place(p, at));
                     });
                 }
                 return;

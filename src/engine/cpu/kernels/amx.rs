@@ -82,10 +82,10 @@ fn permitted() -> bool {
 /// meanwhile.
 fn blocking(length: usize) -> Blocking {
     const L2_BYTES: usize = 512 << 10;
-    const MOST_DEPTH: usize = 4096;
+    const MOST_DEPTH: usize = 1024;
     let depth = length.min(MOST_DEPTH);
     let down = (L2_BYTES / (PANEL * depth)).clamp(4, 16);
-    Blocking { down, across: 32, depth: MOST_DEPTH }
+    Blocking { down, across: 64, depth: MOST_DEPTH }
 }
 
 /// Eight tiles of 16 rows of 64 bytes.
