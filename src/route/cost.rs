@@ -49,7 +49,7 @@ struct Costs {
     output_modulus: f64,
     /// Multiplications of bytes a second (and thread, for an engine of threads), for a large inner dimension.
     product_rate: f64,
-    /// Seconds that a tile of the product takes at least, for a modulus, however short it is: its reduction.
+    /// Seconds that a tile of the product takes for a modulus, beside its multiplications: to start, store and reduce it.
     tile: f64,
     /// Edges of the blocks that m and n, and k, are filled up to in the products.
     granule: (usize, usize),
@@ -74,16 +74,17 @@ const PORTABLE: Costs = Costs {
     threaded: true,
 };
 
-/// One thread of an Emerald-Rapids-class server in the fast state of its tile unit (5 to 6 TOPS by the probe).
+/// One thread of an Emerald-Rapids-class server in the fast state of its tile unit (docs/measured/amx.md). Inputs that come from
+/// memory take half as long again, those in a cache two thirds of it.
 const AMX: Costs = Costs {
     fixed: 5e-6,
     team: 10e-6,
-    input: 0.85e-9,
-    input_modulus: 0.14e-9,
-    output: 0.65e-9,
+    input: 1.2e-9,
+    input_modulus: 0.13e-9,
+    output: 1.6e-9,
     output_modulus: 0.19e-9,
     product_rate: 1.9e12,
-    tile: 0.15e-6,
+    tile: 0.06e-6,
     granule: (32, 64),
     threaded: true,
 };
@@ -135,7 +136,7 @@ pub fn emulated_seconds(
     let (inputs, outputs, moduli) = ((m + n) * k, m * n, moduli as f64);
     let tiles = up(call.m, costs.granule.0) * up(call.n, costs.granule.0) / (TILE_EDGE * TILE_EDGE);
     let tile = TILE_EDGE * TILE_EDGE * up(call.k, costs.granule.1) / (costs.product_rate * speed);
-    let products = tiles * (moduli * tile.max(costs.tile) + tile);
+    let products = tiles * (moduli * (tile + costs.tile) + tile);
     let around = inputs * (costs.input + moduli * costs.input_modulus)
         + outputs * (costs.output + moduli * costs.output_modulus);
     let (share, team) = match threads {

@@ -17,6 +17,11 @@ use crate::ozaki::plan::{self, Bounds, Entries, LineTable};
 use crate::ozaki::scan::Scan;
 use crate::route::Reason;
 
+/// A product over more elements than this is kept for its second use.
+const KEPT_FROM: usize = 1024;
+/// And so is a product of at most so many entries.
+const CACHED_ENTRIES: usize = 1 << 20;
+
 /// Bytes of the rows of a task, for second caches of a megabyte and more.
 const ROWS_BYTES: usize = 512 << 10;
 
@@ -111,7 +116,9 @@ impl<'a> BoundProduct<'a> {
                 arena,
             })
         };
-        Ok(Self { run, whole: whole(true).or_else(|| whole(false)), computed: false })
+        // To compute a tile of a short product again takes less time than to fetch it from memory, unless a cache holds all.
+        let keeps = length > KEPT_FROM || m.saturating_mul(n) <= CACHED_ENTRIES;
+        Ok(Self { run, whole: whole(keeps).or_else(|| whole(false)), computed: false })
     }
 
     /// The statistics of every line; the magnitudes are packed on the way if there is room for all.
