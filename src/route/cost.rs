@@ -51,10 +51,19 @@ struct Costs {
     product_rate: f64,
     /// Seconds that a tile of the product takes for a modulus, beside its multiplications: to start, store and reduce it.
     tile: f64,
+    /// What is faster for calls that caches hold.
+    cached: Option<Cached>,
     /// Edges of the blocks that m and n, and k, are filled up to in the products.
     granule: (usize, usize),
     /// More threads make it faster.
     threaded: bool,
+}
+
+/// Calls with no more inputs than this: their time for each input, and their rate of products, as parts of those of large calls.
+struct Cached {
+    inputs: f64,
+    input: f64,
+    product: f64,
 }
 
 /// Edge of the tiles that `tile` is for.
@@ -70,21 +79,22 @@ const PORTABLE: Costs = Costs {
     output_modulus: 5e-9,
     product_rate: 9e9,
     tile: 0.0,
+    cached: None,
     granule: (32, 64),
     threaded: true,
 };
 
-/// One thread of an Emerald-Rapids-class server in the fast state of its tile unit (docs/measured/amx.md). Inputs that come from
-/// memory take half as long again, those in a cache two thirds of it.
+/// One thread of an Emerald-Rapids-class server in the fast state of its tile unit (docs/measured/amx.md).
 const AMX: Costs = Costs {
     fixed: 5e-6,
-    team: 10e-6,
-    input: 1.2e-9,
-    input_modulus: 0.13e-9,
-    output: 1.6e-9,
-    output_modulus: 0.19e-9,
-    product_rate: 1.9e12,
+    team: 60e-6,
+    input: 1.4e-9,
+    input_modulus: 0.135e-9,
+    output: 1.4e-9,
+    output_modulus: 0.17e-9,
+    product_rate: 1.6e12,
     tile: 0.06e-6,
+    cached: Some(Cached { inputs: 3e6, input: 0.65, product: 1.22 }),
     granule: (32, 64),
     threaded: true,
 };
@@ -100,6 +110,7 @@ const CUDA: Costs = Costs {
     output_modulus: 1e-11,
     product_rate: 1e14,
     tile: 0.0,
+    cached: None,
     granule: (1, 1),
     threaded: false,
 };
@@ -134,10 +145,14 @@ pub fn emulated_seconds(
     let up = |size: usize, granule: usize| size.div_ceil(granule) as f64 * granule as f64;
     let (m, n, k) = (call.m as f64, call.n as f64, call.k as f64);
     let (inputs, outputs, moduli) = ((m + n) * k, m * n, moduli as f64);
+    let (slower, faster) = match costs.cached {
+        Some(Cached { inputs: most, input, product }) if inputs <= most => (input, product),
+        _ => (1.0, 1.0),
+    };
     let tiles = up(call.m, costs.granule.0) * up(call.n, costs.granule.0) / (TILE_EDGE * TILE_EDGE);
-    let tile = TILE_EDGE * TILE_EDGE * up(call.k, costs.granule.1) / (costs.product_rate * speed);
+    let tile = TILE_EDGE * TILE_EDGE * up(call.k, costs.granule.1) / (costs.product_rate * faster * speed);
     let products = tiles * (moduli * (tile + costs.tile) + tile);
-    let around = inputs * (costs.input + moduli * costs.input_modulus)
+    let around = inputs * slower * (costs.input + moduli * costs.input_modulus)
         + outputs * (costs.output + moduli * costs.output_modulus);
     let (share, team) = match threads {
         2.. if costs.threaded => (threads as f64, costs.team),
