@@ -113,7 +113,8 @@ pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
 /// Tells the time model what an emulation took.
 fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     experience::accepted();
-    if emulated.engine == engine::AMX {
+    // What took longer for the sake of its memory says nothing about the next call.
+    if emulated.engine == engine::AMX && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
         let expected = cost::emulated_seconds(shape, *engine, report.moduli, machine.threads, machine.tops);
         if experience::emulated(shape, *nanoseconds as f64 * 1e-9, expected) {
@@ -172,7 +173,7 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, threads: usize, options: &Opt
 
 fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
     let &Emulated { engine, report, reason, nanoseconds } = emulated;
-    let Report { moduli, bound, phases } = report;
+    let Report { moduli, bound, phases, .. } = report;
     counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
     thread.set_last(Last::Emulated { engine, mode, moduli, bound, reason });
     thread.set_phases(phases);

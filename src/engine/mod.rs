@@ -92,6 +92,8 @@ pub struct Report {
     /// The largest T + 1 over the entries; None where nothing is proved (fast, accurate).
     pub bound: Option<f64>,
     pub phases: Phases,
+    /// Memory came fresh from the system for this call: it took longer than the next one like it will.
+    pub fresh: bool,
 }
 
 /// Two reports are equal if the same was done, however long it took.

@@ -61,11 +61,12 @@ impl Run<'_> {
                 (plan, Some(promise))
             },
         };
-        if let Some(panels) = product.whole {
-            panels.arena.keep();
+        let fresh = product.whole.as_ref().is_some_and(|whole| whole.arena.fresh);
+        if let Some(whole) = product.whole {
+            whole.arena.keep();
         }
         phases.bound = clock.elapsed();
-        Ok(Planned { plan, bound, exponents, phases })
+        Ok(Planned { plan, bound, exponents, phases, fresh })
     }
 }
 

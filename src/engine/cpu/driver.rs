@@ -53,6 +53,8 @@ pub struct Planned {
     /// The exponents e of the rows and columns: |x| < 2^e.
     pub exponents: (Vec<i32>, Vec<i32>),
     pub phases: Phases,
+    /// Memory came fresh from the system.
+    pub fresh: bool,
 }
 
 /// # Safety
@@ -209,7 +211,8 @@ impl<'a> Run<'a> {
     /// As for [`crate::engine::Engine::gemm`].
     unsafe fn compute(&self, planned: &Planned) -> Outcome {
         let call = self.call;
-        let report = |phases| Report { moduli: planned.plan.moduli, bound: planned.bound, phases };
+        let report =
+            |phases, fresh| Report { moduli: planned.plan.moduli, bound: planned.bound, phases, fresh };
         let room =
             Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, planned.plan.moduli));
         let (blocks, room) = match room {
@@ -230,11 +233,12 @@ impl<'a> Run<'a> {
             if !matches!(computed, Ok(Ok(()))) {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
                 let missing = block.missing().chain(all.skip(number + 1)).collect();
-                return Outcome::Partial(report(phases), Reason::EngineFault, missing);
+                return Outcome::Partial(report(phases, true), Reason::EngineFault, missing);
             }
         }
+        let fresh = planned.fresh || room.arena.fresh;
         room.arena.keep();
-        Outcome::Done(report(phases))
+        Outcome::Done(report(phases, fresh))
     }
 
     fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {

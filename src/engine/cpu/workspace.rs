@@ -68,6 +68,8 @@ pub fn empty<T>(length: usize) -> Result<Vec<T>, Reason> {
 pub struct Arena {
     start: *mut u8,
     bytes: usize,
+    /// No call has used it yet: its pages are still to come.
+    pub fresh: bool,
     mapped: (*mut libc::c_void, usize),
     _charge: Charge,
 }
@@ -124,12 +126,13 @@ impl Arena {
             if large {
                 libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
             }
-            Ok(Box::new(Self { start, bytes, mapped: (mapping, length), _charge: charge }))
+            Ok(Box::new(Self { start, bytes, fresh: true, mapped: (mapping, length), _charge: charge }))
         }
     }
 
     /// Keeps the arena for the next call, unless another one is kept already.
-    pub fn keep(self: Box<Self>) {
+    pub fn keep(mut self: Box<Self>) {
+        self.fresh = false;
         let own = Box::into_raw(self);
         let null = std::ptr::null_mut();
         if SPARE.compare_exchange(null, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {

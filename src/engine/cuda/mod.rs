@@ -344,7 +344,7 @@ impl Attempt {
         let mut run = Run::new(device, call, settings, limit, on_device)?;
         // SAFETY: by the contract of this function, here and below.
         let (plan, bound) = unsafe { run.plan()? };
-        let report = Report { moduli: plan.moduli, bound, phases: Phases::default() };
+        let report = Report { moduli: plan.moduli, bound, phases: Phases::default(), fresh: false };
         self.report = Some(report);
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
