@@ -52,6 +52,10 @@ struct State {
     working: usize,
     /// Threads that exist.
     workers: usize,
+    /// Their numbers for the system.
+    threads: Vec<libc::pid_t>,
+    /// Workers that sleep, or are about to.
+    asleep: usize,
 }
 
 /// The locks are those of the standard library because all of their state is in this object, which the child of a fork leaves
@@ -108,9 +112,45 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Keeps threads away from the processor of the calling thread, which is busy with its own part: the system likes to wake a thread
+/// on the processor of its waker, where it would wait for milliseconds. Our threads alone are moved, within what the caller may use.
+#[cfg(target_os = "linux")]
+fn keep_away(threads: &[libc::pid_t]) {
+    // SAFETY: the set is as large as its size says, and plain bits; a thread that has ended meanwhile is an error without effect.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let own = libc::sched_getcpu();
+        let size = size_of::<libc::cpu_set_t>();
+        if own < 0 || libc::sched_getaffinity(0, size, &raw mut set) != 0 || libc::CPU_COUNT(&set) < 2 {
+            return;
+        }
+        libc::CPU_CLR(own as usize, &mut set);
+        for &thread in threads {
+            libc::sched_setaffinity(thread, size, &raw const set);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_away(_: &[libc::pid_t]) {}
+
+/// The number of this thread for the system.
+fn own_number() -> libc::pid_t {
+    #[cfg(target_os = "linux")]
+    // SAFETY: takes nothing and always succeeds.
+    unsafe {
+        libc::gettid()
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
+}
+
 fn worker(team: &'static Team) {
     fpenv::clean_thread();
     let mut state = team.lock();
+    if state.threads.try_reserve(1).is_ok() {
+        state.threads.push(own_number());
+    }
     loop {
         if let Some(job) = state.job.filter(|_| state.seats > 0) {
             state.seats -= 1;
@@ -131,7 +171,9 @@ fn worker(team: &'static Team) {
             }
             state = team.lock();
             if team.runs.load(Ordering::Relaxed) == runs {
+                state.asleep += 1;
                 state = wait(&team.wake, state);
+                state.asleep -= 1;
             }
         }
     }
@@ -172,7 +214,8 @@ impl Team {
             state.job = Some(unsafe { std::mem::transmute::<&Job, &'static Job<'static>>(job) });
             state.seats = helpers;
             self.runs.fetch_add(1, Ordering::Relaxed);
-            if state.workers > 0 {
+            if state.asleep > 0 {
+                keep_away(&state.threads);
                 self.wake.notify_all();
             }
         }
@@ -296,6 +339,41 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// A worker that was asleep may run anywhere but where the caller was when it woke it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn sleeping_workers_wake_elsewhere() {
+        let allowed = || {
+            // SAFETY: the set is as large as its size says.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+                libc::CPU_COUNT(&set)
+            }
+        };
+        let here = allowed();
+        if here < 2 {
+            println!("one processor: nothing to test");
+            return;
+        }
+        let (caller, seen) = (own_number(), AtomicU32::new(0));
+        // Other tests may have the team: some tries.
+        for _ in 0..200 {
+            std::thread::sleep(10 * LOOK);
+            run(2, 2, &|_| {
+                if own_number() != caller {
+                    seen.store(allowed() as u32, Ordering::Relaxed);
+                }
+                std::thread::sleep(LOOK);
+            })
+            .unwrap();
+            if seen.load(Ordering::Relaxed) == here as u32 - 1 {
+                return;
+            }
+        }
+        panic!("a worker may run on {} of {here} processors", seen.load(Ordering::Relaxed));
     }
 
     #[test]
