@@ -11,7 +11,7 @@ use crate::engine::cpu::probe;
 pub const TYPICAL_MODULI: usize = 14;
 
 /// An emulation must be expected to take less than this part of the native time to be chosen.
-pub const MARGIN: f64 = 0.95;
+pub const MARGIN: f64 = 0.9;
 
 /// Multiplications a second and thread of a large native DGEMM (half of its FLOP/s), at the high end of what an optimised BLAS
 /// reaches, so that nothing is emulated by an optimistic guess: 100 GFLOP/s with AVX-512, 50 without.
