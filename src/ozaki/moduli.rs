@@ -52,17 +52,23 @@ const fn limbs_of(x: U192) -> [i64; LIMBS] {
     limbs
 }
 
-const fn crt_of(n: usize) -> Crt {
+/// P_N, the product of the first `n` moduli.
+pub const fn product_of(n: usize) -> U192 {
     let mut product = U192::ONE;
     let mut l = 0;
     while l < n {
         product = product.times(MODULI[l] as u64);
         l += 1;
     }
+    product
+}
+
+const fn crt_of(n: usize) -> Crt {
+    let product = product_of(n);
     let limit = product.minus(U192::ONE).shr(1).minus(product.shr(32));
     let mut inverses = [0; MAX_MODULI];
     let mut weights = [[0; LIMBS]; MAX_MODULI];
-    l = 0;
+    let mut l = 0;
     while l < n {
         let p = MODULI[l] as u64;
         let (weight, rest) = product.divided_by(p);
@@ -90,8 +96,8 @@ pub fn crt(n: usize) -> &'static Crt {
 }
 
 /// The canonical residue of `x` modulo the `l`-th modulus: in [-(p-1)/2, (p-1)/2] for odd p, in [-128, 127] for 256.
-pub fn canonical(x: i64, l: usize) -> i32 {
-    let p = i64::from(MODULI[l]);
+pub const fn canonical(x: i64, l: usize) -> i32 {
+    let p = MODULI[l] as i64;
     let r = x.rem_euclid(p);
     (if r > (p - 1) / 2 { r - p } else { r }) as i32
 }

@@ -45,7 +45,7 @@ struct Costs {
     input_modulus: f64,
     /// Seconds per output: the bound and the plan, or copies from a device.
     output: f64,
-    /// Seconds per output and modulus: what of the reduction and the reconstruction is not hidden behind the products.
+    /// Seconds per output and modulus: the reconstruction.
     output_modulus: f64,
     /// Multiplications of bytes a second (and thread, for an engine of threads), for a large inner dimension.
     product_rate: f64,

@@ -1,6 +1,6 @@
 //! Constants of the vector kernels, from exact arithmetic at compile time.
 
-use crate::ozaki::moduli::{MAX_MODULI, MODULI};
+use crate::ozaki::moduli::{MAX_MODULI, MODULI, canonical, product_of};
 use crate::ozaki::wide::U192;
 
 /// Parts of 48 bits that a scaled element may have: |a'| < 2^155.
@@ -32,12 +32,6 @@ pub struct Residue {
     pub modulus: Modulus,
 }
 
-/// x mod p, the residue of smallest magnitude, as a signed byte.
-pub const fn centred(x: i64, p: i64) -> i64 {
-    let r = x.rem_euclid(p);
-    if 2 * r >= p { r - p } else { r }
-}
-
 const fn power(x: u32, p: i64) -> i64 {
     let (mut r, mut i) = (1, 0);
     while i < x {
@@ -47,11 +41,12 @@ const fn power(x: u32, p: i64) -> i64 {
     r
 }
 
-/// Four signed bytes: factor 2^(first + 8 j) mod p for j = 0..3.
-pub const fn coefficients(factor: i64, first: u32, p: i64) -> i32 {
+/// Four signed bytes: factor 2^(first + 8 j) modulo the `l`-th modulus for j = 0..3.
+pub const fn coefficients(factor: i64, first: u32, l: usize) -> i32 {
+    let p = MODULI[l] as i64;
     let (mut bytes, mut j) = ([0; 4], 0);
     while j < 4 {
-        bytes[j] = centred(factor * power(first + 8 * j as u32, p), p) as u8;
+        bytes[j] = canonical(factor * power(first + 8 * j as u32, p), l) as u8;
         j += 1;
     }
     i32::from_le_bytes(bytes)
@@ -69,9 +64,9 @@ const fn residue(l: usize) -> Residue {
     while i < PARTS {
         let first = PART_BITS * i as u32;
         start -= power(63 + first, p);
-        out.start[i] = centred(start, p) as i32;
-        out.low[i] = coefficients(1, first, p);
-        out.high[i] = coefficients(1, first + 32, p);
+        out.start[i] = canonical(start, l);
+        out.low[i] = coefficients(1, first, l);
+        out.high[i] = coefficients(1, first + 32, l);
         i += 1;
     }
     out
@@ -150,12 +145,7 @@ const SINGLE_BITS: u32 = 9;
 
 /// The weights in limbs of `width`, or None where a product could pass 52 bits.
 const fn try_crt(n: usize, limbs: usize, width: u32) -> Option<Crt> {
-    let mut product = U192::ONE;
-    let mut l = 0;
-    while l < n {
-        product = product.times(MODULI[l] as u64);
-        l += 1;
-    }
+    let product = product_of(n);
     let top = width * (limbs as u32 - 1);
     // The quotient is below 2 pairs + 1 <= 21 < 2^5.
     if width > 52 - PAIR_BITS || product.shr(top).bit_length() + 5 > 52 {
@@ -206,12 +196,7 @@ const fn try_crt(n: usize, limbs: usize, width: u32) -> Option<Crt> {
 }
 
 const fn crt_of(n: usize) -> Crt {
-    let mut product = U192::ONE;
-    let mut l = 0;
-    while l < n {
-        product = product.times(MODULI[l] as u64);
-        l += 1;
-    }
+    let product = product_of(n);
     let mut limbs = 1;
     while limbs <= MOST_LIMBS {
         // Even limbs first: then the two or three highest hold most of the number.
@@ -255,12 +240,6 @@ mod tests {
                 let left_out = f64::from(crt.width * (crt.limbs as u32 - 4)) + 52.0 + 4.0;
                 assert!(left_out - bits < -40.0, "N {n}");
             }
-            println!(
-                "N {n}: {} limbs of {} bits, top {:b}",
-                crt.limbs,
-                crt.width,
-                crt.product[crt.limbs - 1]
-            );
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::constants::{Modulus, centred, coefficients, modulus};
-use crate::ozaki::moduli::MODULI;
+use super::constants::{Modulus, coefficients, modulus};
+use crate::ozaki::moduli::{MODULI, canonical};
 
 /// Added to a float below 2^22 it leaves the nearest integer in the low bits.
 pub const FLOAT_ROUND: f32 = 1.5 * (1 << 23) as f32;
@@ -25,11 +25,15 @@ pub struct Reduction {
 
 impl Reduction {
     pub fn new(l: usize, factor: i32) -> Self {
-        let p = i64::from(MODULI[l]);
         let factor = i64::from(factor);
         // The sums are read as unsigned bytes of sum + 2^31.
-        let start = centred(-(factor << 31), p) as i32;
-        Self { start, coefficients: coefficients(factor, 0, p), modulus: modulus(l), is_256: p == 256 }
+        let start = canonical(-(factor << 31), l);
+        Self {
+            start,
+            coefficients: coefficients(factor, 0, l),
+            modulus: modulus(l),
+            is_256: MODULI[l] == 256,
+        }
     }
 
     /// Two columns of a tile of sums: row pair `pair` of the transposed tile, 64 sums. Their residues go to `out`, 64 bytes,
