@@ -211,7 +211,8 @@ fn decide<'a>(
             experience::skipped();
         }
     }
-    if route == Route::Native(Reason::EngineUnavailable) {
+    // An empty list means that all engines have failed at this call, which has been said.
+    if route == Route::Native(Reason::EngineUnavailable) && !engines.is_empty() {
         let name = options::get_option("ENGINE").unwrap_or_default();
         let text = format!("OZ2_ENGINE={name}: this engine is not available; calls go to the native BLAS");
         log::once(Kind::EngineUnavailable, Level::Warn, &text);

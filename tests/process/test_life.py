@@ -97,6 +97,15 @@ def test_small_workspace(build):
         good(result)
 
 
+def test_no_workspace_is_all_that_is_said(build):
+    """Not that an engine is missing, only because none is left to try."""
+    program = build("product.c", "-DANY_ROUTE")
+    result = preloaded([program, 300, 200, 150], blas="reference", OZ2_WORKSPACE="0")
+    lines = result.err.splitlines()
+    assert result.out.endswith("good\n") and lines, str(result)
+    assert all("no workspace" in line for line in lines), str(result)
+
+
 # ------------------------------------------------------------------- no BLAS
 
 
