@@ -56,6 +56,8 @@ pub struct Gemm {
     /// The n columns of op(B), each of k elements.
     pub b: Lines,
     pub c: MatMut,
+    /// The caller's matrices are row-major: the rows of C here are its columns there.
+    pub row_major: bool,
 }
 
 impl Lines {
@@ -75,6 +77,22 @@ impl Lines {
         }
     }
 
+    /// Lines of our own, one after the other.
+    pub fn dense(start: *const f64, count: usize, length: usize) -> Self {
+        let start = Address(start.expose_provenance());
+        Self { start, count, length, line_stride: length, element_stride: 1 }
+    }
+
+    /// How a BLAS is told of the lines of op(A): as a transposed matrix or not, and its leading dimension.
+    pub fn stored(&self) -> (Transpose, usize) {
+        // A single line may be contiguous in an untransposed matrix too, of leading dimension 1.
+        if self.element_stride == 1 && self.line_stride >= self.length {
+            (Transpose::Yes, self.line_stride)
+        } else {
+            (Transpose::No, self.element_stride)
+        }
+    }
+
     /// The same lines where their runs follow each other without gaps.
     pub fn dense_at(&self, start: *const f64) -> Self {
         let start = Address(start.expose_provenance());
@@ -87,6 +105,11 @@ impl Lines {
 }
 
 impl MatMut {
+    /// A matrix of our own.
+    pub fn own(start: *mut f64, rows: usize, columns: usize, ld: usize) -> Self {
+        Self { start: Address(start.expose_provenance()), rows, columns, ld }
+    }
+
     /// The same matrix without gaps between its columns.
     pub fn dense_at(&self, start: *mut f64) -> Self {
         Self { start: Address(start.expose_provenance()), ld: self.rows, ..*self }
@@ -111,6 +134,32 @@ pub struct Rectangle {
     pub j: usize,
     pub rows: usize,
     pub columns: usize,
+}
+
+impl Rectangle {
+    /// What is left without some rows and columns (in ascending order), in parts.
+    pub fn without(&self, rows: &[usize], columns: &[usize]) -> Vec<Self> {
+        let rows = stretches(self.i, self.rows, rows);
+        let mut out = Vec::new();
+        for (j, columns) in stretches(self.j, self.columns, columns) {
+            out.extend(rows.iter().map(|&(i, rows)| Self { i, j, rows, columns }));
+        }
+        out
+    }
+}
+
+/// The stretches of first.. between the lines that are out, as (first, count).
+fn stretches(first: usize, count: usize, out: &[usize]) -> Vec<(usize, usize)> {
+    let end = first + count;
+    let mut all = Vec::new();
+    let mut start = first;
+    for line in out.iter().copied().filter(|line| (first..end).contains(line)).chain([end]) {
+        if line > start {
+            all.push((start, line - start));
+        }
+        start = line + 1;
+    }
+    all
 }
 
 /// The sizes of a call, column-major: what the BLAS arguments say, after all checks but that of the address range.
@@ -166,6 +215,7 @@ impl Gemm {
             a: lines(a, m, lda, ta == Transpose::Yes),
             b: lines(b, n, ldb, tb == Transpose::No),
             c: MatMut { start: Address(c.expose_provenance()), rows: m, columns: n, ld: ldc },
+            row_major: false,
         })
     }
 

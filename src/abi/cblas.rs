@@ -74,7 +74,47 @@ impl Arguments {
         } else {
             let (_, _, sizes) = check(Some(tb), Some(ta), [n, m, k, ldb, lda, ldc])
                 .map_err(|place| Illegal { fortran: place, cblas: row_major_place(place) })?;
-            Gemm::new((tb, ta), sizes, scalars, self.b, self.a, self.c).ok_or(beyond_memory)
+            let call = Gemm::new((tb, ta), sizes, scalars, self.b, self.a, self.c).ok_or(beyond_memory)?;
+            Ok(Gemm { row_major: true, ..call })
+        }
+    }
+
+    /// The arguments for a call of our own.
+    fn of(call: &Gemm) -> Self {
+        let word = |t| if t == Transpose::Yes { 112 } else { 111 };
+        let ((ta, lda), (tb, ldb)) = (call.a.stored(), call.b.stored());
+        // The lines of B are columns: contiguous ones mean that it is not transposed.
+        let tb = if tb == Transpose::Yes { Transpose::No } else { Transpose::Yes };
+        // They are no larger than what came as such integers.
+        let [m, n, k, lda, ldb, ldc] = [call.m, call.n, call.k, lda, ldb, call.c.ld].map(|x| x as i64);
+        let (a, b, c) = (call.a.pointer(), call.b.pointer(), call.c.pointer());
+        let (transa, transb, alpha, beta) = (word(ta), word(tb), call.alpha, call.beta);
+        Self { layout: COLUMN_MAJOR, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc }
+    }
+
+    /// # Safety
+    ///
+    /// A native function of this signature.
+    unsafe fn call(&self, address: NonNull<c_void>) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let function = std::mem::transmute::<NonNull<c_void>, Cblas>(address);
+            function(
+                self.layout,
+                self.transa,
+                self.transb,
+                self.m,
+                self.n,
+                self.k,
+                self.alpha,
+                self.a,
+                self.lda,
+                self.b,
+                self.ldb,
+                self.beta,
+                self.c,
+                self.ldc,
+            );
         }
     }
 
@@ -87,25 +127,9 @@ impl Arguments {
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
             super::gemm(options, self.parse(wide), |pass| match (native, pass) {
-                (Some(address), _) => {
-                    let function = std::mem::transmute::<NonNull<c_void>, Cblas>(address);
-                    function(
-                        self.layout,
-                        self.transa,
-                        self.transb,
-                        self.m,
-                        self.n,
-                        self.k,
-                        self.alpha,
-                        self.a,
-                        self.lda,
-                        self.b,
-                        self.ldb,
-                        self.beta,
-                        self.c,
-                        self.ldc,
-                    );
-                }
+                (Some(address), Pass::Part(part)) => Self::of(part).call(address),
+                (Some(address), _) => self.call(address),
+                (None, Pass::Part(part)) => builtin::gemm_for_caller(part),
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
                 (None, Pass::Illegal(illegal)) => builtin::cblas_xerbla(spelling.xerbla, illegal.cblas),
             });

@@ -84,6 +84,68 @@ impl Arguments {
 
     /// # Safety
     ///
+    /// A native function of this signature.
+    unsafe fn call(&self, address: NonNull<c_void>) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let function = std::mem::transmute::<NonNull<c_void>, Fortran>(address);
+            function(
+                self.transa,
+                self.transb,
+                self.m,
+                self.n,
+                self.k,
+                self.alpha,
+                self.a,
+                self.lda,
+                self.b,
+                self.ldb,
+                self.beta,
+                self.c,
+                self.ldc,
+                1,
+                1,
+            );
+        }
+    }
+
+    /// A call of our own.
+    ///
+    /// # Safety
+    ///
+    /// A native function of this signature, with integers of 64 bits if `wide`; the matrices are as a BLAS demands them.
+    unsafe fn call_part(call: &Gemm, wide: bool, address: NonNull<c_void>) {
+        let ((ta, lda), (tb, ldb)) = (call.a.stored(), call.b.stored());
+        // The lines of B are columns: contiguous ones mean that it is not transposed.
+        let tb = if tb == Transpose::Yes { Transpose::No } else { Transpose::Yes };
+        let letter = |t| if t == Transpose::Yes { c"T".as_ptr() } else { c"N".as_ptr() };
+        // They are no larger than what came as such integers.
+        let numbers = [call.m, call.n, call.k, lda, ldb, call.c.ld].map(|x| x as i64);
+        let narrow = numbers.map(|x| x as i32);
+        let at = |i: usize| -> *const c_void {
+            if wide { (&raw const numbers[i]).cast() } else { (&raw const narrow[i]).cast() }
+        };
+        let arguments = Self {
+            transa: letter(ta),
+            transb: letter(tb),
+            m: at(0),
+            n: at(1),
+            k: at(2),
+            alpha: &raw const call.alpha,
+            a: call.a.pointer(),
+            lda: at(3),
+            b: call.b.pointer(),
+            ldb: at(4),
+            beta: &raw const call.beta,
+            c: call.c.pointer(),
+            ldc: at(5),
+        };
+        // SAFETY: by the contract of this function; the arguments live until it returns.
+        unsafe { arguments.call(address) };
+    }
+
+    /// # Safety
+    ///
     /// As for a call of the native function.
     unsafe fn enter(&self, spelling: &'static Spelling) {
         let options = super::start();
@@ -91,26 +153,9 @@ impl Arguments {
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
             super::gemm(options, self.parse(wide), |pass| match (native, pass) {
-                (Some(address), _) => {
-                    let function = std::mem::transmute::<NonNull<c_void>, Fortran>(address);
-                    function(
-                        self.transa,
-                        self.transb,
-                        self.m,
-                        self.n,
-                        self.k,
-                        self.alpha,
-                        self.a,
-                        self.lda,
-                        self.b,
-                        self.ldb,
-                        self.beta,
-                        self.c,
-                        self.ldc,
-                        1,
-                        1,
-                    );
-                }
+                (Some(address), Pass::Part(part)) => Self::call_part(part, wide, address),
+                (Some(address), _) => self.call(address),
+                (None, Pass::Part(part)) => builtin::gemm_for_caller(part),
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
                 (None, Pass::Illegal(illegal)) => builtin::xerbla(spelling.xerbla, wide, illegal.fortran),
             });

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::{nanoseconds_since, note_native, shape};
+use super::{lines, nanoseconds_since, note_native, shape};
 use crate::engine::cpu::{fpenv, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
@@ -28,15 +28,16 @@ impl From<Reason> for Declined {
     }
 }
 
-/// Emulates a call, or says why it was not, in which case C is untouched. Never panics.
+/// Emulates a call, or says why it was not, in which case C is untouched. Never panics. What is done must be brought to its end by
+/// [`finish`].
 ///
 /// # Safety
 ///
 /// As for [`super::gemm`].
 #[cold]
-pub(super) unsafe fn emulate(thread: &Thread, call: &Gemm, options: &Options) -> Result<(), Declined> {
+pub(super) unsafe fn emulate(call: &Gemm, options: &Options) -> Result<Done, Declined> {
     // SAFETY: by the contract of this function.
-    let emulate = || unsafe { emulate_clean(thread, call, options) };
+    let emulate = || unsafe { emulate_clean(call, options) };
     catch_unwind(AssertUnwindSafe(|| fpenv::in_clean_environment(emulate))).unwrap_or_else(|_| {
         let text = "a fault inside oz2blas; the call goes to the native BLAS";
         log::capped(Kind::EngineFault, Level::Error, text);
@@ -49,7 +50,7 @@ pub(super) unsafe fn emulate(thread: &Thread, call: &Gemm, options: &Options) ->
 /// # Safety
 ///
 /// As for [`super::gemm`].
-unsafe fn emulate_clean(thread: &Thread, call: &Gemm, options: &Options) -> Result<(), Declined> {
+unsafe fn emulate_clean(call: &Gemm, options: &Options) -> Result<Done, Declined> {
     let shape = &shape(call);
     let learns = options.min_size == MinSize::Auto;
     // Inside a parallel region every core already has a thread.
@@ -67,20 +68,19 @@ unsafe fn emulate_clean(thread: &Thread, call: &Gemm, options: &Options) -> Resu
         };
         let reason = match with {
             With::Emulated(emulated) => {
-                note_emulated(thread, call, &emulated, options.mode);
                 if learns && emulated.reason.is_none() {
                     learn_emulated(shape, &emulated, &machine);
                 }
-                return Ok(());
+                return Ok(Done::Emulated(emulated));
             }
-            With::Native(reason, nanoseconds) => {
-                note_native(thread, reason, call.multiplications(), nanoseconds);
-                return Ok(());
-            }
+            With::Native(reason, nanoseconds) => return Ok(Done::Native(reason, nanoseconds)),
             With::Declined(reason) => reason,
         };
         // Such a Reason is about the engine, not about the call: the next one may do it, unless the user named one.
-        let next_may = matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked);
+        let about_engine =
+            matches!(reason, Reason::EngineFault | Reason::NoMemory | Reason::Forked | Reason::FinerPlan);
+        // And only the CPU engines leave single lines to the native BLAS.
+        let next_may = about_engine || (reason == Reason::NonFinite && route == Route::Emulate(engine::CUDA));
         if let Route::Emulate(engine) = route
             && next_may
             && options.engine == EngineChoice::Auto
@@ -123,6 +123,42 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     }
 }
 
+/// What became of a call that an engine took.
+pub(super) enum Done {
+    Emulated(Emulated),
+    /// Computed natively by the engine, in this time.
+    Native(Reason, u64),
+}
+
+/// Computes natively what the engine has left, and notes the call.
+///
+/// # Safety
+///
+/// As for [`super::gemm`].
+#[cold]
+pub(super) unsafe fn finish(
+    thread: &Thread,
+    call: &Gemm,
+    mut done: Done,
+    options: &Options,
+    native: &mut dyn FnMut(&Gemm),
+) {
+    if let Done::Emulated(emulated) = &mut done
+        && emulated.report.out.count() > 0
+    {
+        let clock = Instant::now();
+        // SAFETY: by the contract of this function.
+        unsafe { lines::compute(call, &emulated.report.out, native) };
+        emulated.nanoseconds += nanoseconds_since(clock);
+    }
+    fpenv::in_clean_environment(|| match &done {
+        Done::Emulated(emulated) => note_emulated(thread, call, emulated, options.mode),
+        Done::Native(reason, nanoseconds) => {
+            note_native(thread, *reason, call.multiplications(), *nanoseconds);
+        }
+    });
+}
+
 /// What an engine made of a call.
 enum With {
     Emulated(Emulated),
@@ -132,7 +168,7 @@ enum With {
 }
 
 /// How a call was emulated.
-struct Emulated {
+pub(super) struct Emulated {
     engine: usize,
     report: Report,
     /// Why a part of it was not.
@@ -172,11 +208,18 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, threads: usize, options: &Opt
 }
 
 fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
-    let &Emulated { engine, report, reason, nanoseconds } = emulated;
-    let Report { moduli, bound, phases, .. } = report;
+    let &Emulated { engine, ref report, reason, nanoseconds } = emulated;
+    let &Report { moduli, way, bound, ref out, phases, .. } = report;
     counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
-    thread.set_last(Last::Emulated { engine, mode, moduli, bound, reason });
+    let (rows, columns) = if call.row_major { (&out.columns, &out.rows) } else { (&out.rows, &out.columns) };
+    counters::lines_native(rows.len(), columns.len(), out.not_finite);
+    let way = (mode == Mode::Auto).then_some(way);
+    if let Some(way) = way {
+        counters::planned(way);
+    }
+    thread.set_last(Last::Emulated { engine, mode, moduli, way, bound, reason });
     thread.set_phases(phases);
+    thread.set_lines(rows, columns);
     // C is done: a panic must not send the call to the native BLAS.
     let _ = catch_unwind(|| {
         let (m, n, k) = (call.m, call.n, call.k);

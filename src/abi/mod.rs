@@ -7,6 +7,7 @@ pub mod cblas;
 pub mod control;
 pub mod fortran;
 mod large;
+mod lines;
 mod spelling;
 
 use std::panic::catch_unwind;
@@ -38,7 +39,10 @@ pub(crate) struct Illegal {
 pub(crate) enum Pass<'a> {
     /// With an illegal argument, for its error handler.
     Illegal(Illegal),
+    /// As the caller gave it.
     Legal(&'a Gemm),
+    /// Another call, made from it.
+    Part(&'a Gemm),
 }
 
 /// Marks the thread while it lives.
@@ -148,9 +152,13 @@ pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass
         let declined = match at_once(call, options) {
             Some(reason) => reason.into(),
             // SAFETY: by the contract of this function.
-            None => match unsafe { large::emulate(thread, call, options) } {
+            None => match unsafe { large::emulate(call, options) } {
                 Err(declined) => declined,
-                Ok(()) => return,
+                Ok(done) => {
+                    // SAFETY: by the contract of this function.
+                    unsafe { large::finish(thread, call, done, options, &mut |part| pass(Pass::Part(part))) };
+                    return;
+                }
             },
         };
         let clock = (work >= TIMED).then(Instant::now);
@@ -269,7 +277,7 @@ mod tests {
     }
 
     fn last() -> String {
-        let mut text = [0u8; 512];
+        let mut text = [0u8; 1024];
         // SAFETY: the size is that of the array.
         let length = unsafe { oz2_last_call(text.as_mut_ptr().cast(), text.len()) };
         String::from_utf8(text[..length].to_vec()).unwrap()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::gemm::{Gemm, Rectangle};
 use crate::options::{EngineChoice, Mode};
-use crate::ozaki::plan::Accuracy;
+use crate::ozaki::plan::{Accuracy, Out, Way};
 use crate::route::Reason;
 
 pub mod cpu;
@@ -86,10 +86,14 @@ pub struct Phases {
 }
 
 /// How a call was emulated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Report {
     pub moduli: usize,
-    /// The largest T + 1 over the entries; None where nothing is proved (fast, accurate).
+    /// The step that found the plan.
+    pub way: Way,
+    /// The lines that are still to be computed by the native BLAS; nothing of them was touched.
+    pub out: Out,
+    /// The largest T + 1 over the emulated entries; None where nothing is proved (fast, accurate).
     pub bound: Option<f64>,
     pub phases: Phases,
     /// Memory came fresh from the system for this call: it took longer than the next one like it will.
@@ -99,7 +103,7 @@ pub struct Report {
 /// Two reports are equal if the same was done, however long it took.
 impl PartialEq for Report {
     fn eq(&self, other: &Self) -> bool {
-        (self.moduli, self.bound) == (other.moduli, other.bound)
+        (self.moduli, self.way, &self.out, self.bound) == (other.moduli, other.way, &other.out, other.bound)
     }
 }
 
@@ -111,7 +115,8 @@ pub enum Outcome {
     Declined(Reason),
     /// Done, but not emulated, for this Reason: the matrices were where the native BLAS cannot read.
     Native(Reason),
-    /// All but these rectangles of C are done and final; the rectangles were not touched.
+    /// All but these rectangles of C, and the lines that are out, are done and final; the rectangles were not touched, and have no
+    /// entry of those lines.
     Partial(Report, Reason, Vec<Rectangle>),
 }
 

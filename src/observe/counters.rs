@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ozaki::moduli::MAX_MODULI;
+use crate::ozaki::plan::Way;
 use crate::route::Reason;
 
 /// Multiplications and nanoseconds of a group of calls.
@@ -90,6 +91,25 @@ static BY_ENGINE: [Tally; ENGINES] = [const { Tally::new() }; ENGINES];
 static BY_REASON: [Tally; Reason::COUNT] = [const { Tally::new() }; Reason::COUNT];
 static BY_MODULI: [AtomicU64; MAX_MODULI + 1] = [const { AtomicU64::new(0) }; MAX_MODULI + 1];
 
+/// Calls by the step that found their plan, in the order of [`Way::ALL`].
+static BY_WAY: [AtomicU64; Way::ALL.len()] = [const { AtomicU64::new(0) }; Way::ALL.len()];
+
+/// What emulated calls left to the native BLAS.
+struct Lines {
+    rows: AtomicU64,
+    columns: AtomicU64,
+    /// Calls with lines that hold NaN or Inf, and with lines for which nothing is provable.
+    not_finite: AtomicU64,
+    not_provable: AtomicU64,
+}
+
+static LINES: Lines = Lines {
+    rows: AtomicU64::new(0),
+    columns: AtomicU64::new(0),
+    not_finite: AtomicU64::new(0),
+    not_provable: AtomicU64::new(0),
+};
+
 /// The sum over a group of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Group {
@@ -104,6 +124,29 @@ pub struct Snapshot {
     pub engines: [Group; ENGINES],
     pub reasons: [Group; Reason::COUNT],
     pub moduli: [u64; MAX_MODULI + 1],
+    /// In the order of [`Way::ALL`].
+    pub ways: [u64; Way::ALL.len()],
+    pub rows_native: u64,
+    pub columns_native: u64,
+    /// Emulated calls of which lines were computed natively: because of NaN or Inf, because nothing was provable for them.
+    pub not_finite: u64,
+    pub not_provable: u64,
+}
+
+/// The step that found the plan of an emulated call.
+pub fn planned(way: Way) {
+    BY_WAY[way as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Rows and columns of an emulated call that the native BLAS computed, `not_finite` of them because of NaN or Inf.
+pub fn lines_native(rows: usize, columns: usize, not_finite: usize) {
+    if rows + columns == 0 {
+        return;
+    }
+    LINES.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    LINES.columns.fetch_add(columns as u64, Ordering::Relaxed);
+    LINES.not_finite.fetch_add(u64::from(not_finite > 0), Ordering::Relaxed);
+    LINES.not_provable.fetch_add(u64::from(rows + columns > not_finite), Ordering::Relaxed);
 }
 
 pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds: u64) {
@@ -121,6 +164,11 @@ pub fn snapshot() -> Snapshot {
         engines: std::array::from_fn(|at| BY_ENGINE[at].read()),
         reasons: std::array::from_fn(|at| BY_REASON[at].read()),
         moduli: std::array::from_fn(|n| BY_MODULI[n].load(Ordering::Relaxed)),
+        ways: std::array::from_fn(|n| BY_WAY[n].load(Ordering::Relaxed)),
+        rows_native: LINES.rows.load(Ordering::Relaxed),
+        columns_native: LINES.columns.load(Ordering::Relaxed),
+        not_finite: LINES.not_finite.load(Ordering::Relaxed),
+        not_provable: LINES.not_provable.load(Ordering::Relaxed),
     }
 }
 
@@ -128,7 +176,10 @@ pub fn snapshot() -> Snapshot {
 pub fn reset() {
     BY_ENGINE.iter().for_each(Tally::reset);
     BY_REASON.iter().for_each(Tally::reset);
-    BY_MODULI.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    let lines = [&LINES.rows, &LINES.columns, &LINES.not_finite, &LINES.not_provable];
+    for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines) {
+        counter.store(0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -2,16 +2,56 @@
 
 use std::cell::Cell;
 
+use super::stats::object;
 use crate::engine::Phases;
 use crate::options::Mode;
+use crate::ozaki::plan::Way;
 use crate::route::Reason;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Last {
     None,
-    Native { reason: Reason },
-    Emulated { engine: usize, mode: Mode, moduli: usize, bound: Option<f64>, reason: Option<Reason> },
+    Native {
+        reason: Reason,
+    },
+    Emulated {
+        engine: usize,
+        mode: Mode,
+        moduli: usize,
+        /// The step that found the plan, in mode auto.
+        way: Option<Way>,
+        bound: Option<f64>,
+        reason: Option<Reason>,
+    },
+}
+
+/// Numbers of lines that are kept of each side.
+const LISTED: usize = 32;
+
+/// Rows or columns of C that the native BLAS computed: how many, and the first of them.
+#[derive(Clone, Copy)]
+struct Listed {
+    count: usize,
+    first: [usize; LISTED],
+}
+
+impl Listed {
+    const NONE: Self = Self { count: 0, first: [0; LISTED] };
+
+    fn of(lines: &[usize]) -> Self {
+        let mut out = Self { count: lines.len(), ..Self::NONE };
+        out.first.iter_mut().zip(lines).for_each(|(out, &line)| *out = line);
+        out
+    }
+
+    /// A JSON array, or null where not all are known.
+    fn json(&self) -> String {
+        match self.first.get(..self.count) {
+            Some(lines) => format!("{lines:?}").replace(' ', ""),
+            None => "null".to_owned(),
+        }
+    }
 }
 
 /// What this library keeps for a thread.
@@ -21,13 +61,20 @@ pub struct Thread {
     last: Cell<Last>,
     /// Of the last emulated call.
     phases: Cell<[f64; 4]>,
+    /// Of the last emulated call: rows and columns.
+    lines: Cell<[Listed; 2]>,
 }
 
 thread_local! {
     // Const-initialised and without a destructor: nothing happens when a thread ends. All in one place, since finding the place
     // is a function call in a shared library.
     static THREAD: Thread = const {
-        Thread { inside: Cell::new(false), last: Cell::new(Last::None), phases: Cell::new([0.0; 4]) }
+        Thread {
+            inside: Cell::new(false),
+            last: Cell::new(Last::None),
+            phases: Cell::new([0.0; 4]),
+            lines: Cell::new([Listed::NONE; 2]),
+        }
     };
 }
 
@@ -41,6 +88,11 @@ impl Thread {
     #[inline]
     pub fn set_last(&self, last: Last) {
         self.last.set(last);
+    }
+
+    /// The rows and columns of C, as the caller sees it, that the native BLAS computed of an emulated call.
+    pub fn set_lines(&self, rows: &[usize], columns: &[usize]) {
+        self.lines.set([Listed::of(rows), Listed::of(columns)]);
     }
 
     /// Where the time of an emulated call went.
@@ -61,24 +113,36 @@ pub fn mode_name(mode: Mode) -> &'static str {
 
 /// The JSON object of `oz2_last_call`.
 pub fn json() -> String {
-    let (last, phases) = with_thread(|thread| (thread.last.get(), thread.phases.get()));
+    let (last, phases, lines) =
+        with_thread(|thread| (thread.last.get(), thread.phases.get(), thread.lines.get()));
+    let quoted = |text: &str| format!(r#""{text}""#);
+    let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
     match last {
         Last::None => r#"{"route":"none"}"#.to_owned(),
         Last::Native { reason } => format!(
             r#"{{"route":"native","reason":"{}","engine":null,"mode":null,"moduli":null,"bound":null,"rows_native":0,"columns_native":0}}"#,
             reason.name()
         ),
-        Last::Emulated { engine, mode, moduli, bound, reason } => {
-            let engine = crate::engine::NAMES[engine];
-            let reason = reason.map_or("null".to_owned(), |reason| format!(r#""{}""#, reason.name()));
-            let bound = bound.map_or("null".to_owned(), |bound| format!("{bound}"));
-            let mode = mode_name(mode);
-            let [scan, bounds, residues, product] = phases;
-            let phases = format!(
-                r#"{{"scan":{scan:.9},"bound":{bounds:.9},"residues":{residues:.9},"product":{product:.9}}}"#
-            );
-            format!(
-                r#"{{"route":"emulated","reason":{reason},"engine":"{engine}","mode":"{mode}","moduli":{moduli},"bound":{bound},"rows_native":0,"columns_native":0,"phases":{phases}}}"#
+        Last::Emulated { engine, mode, moduli, way, bound, reason } => {
+            let [rows, columns] = lines;
+            let [scan, bounds, residues, product] = phases.map(|seconds| format!("{seconds:.9}"));
+            let phases = [("scan", scan), ("bound", bounds), ("residues", residues), ("product", product)];
+            object(
+                [
+                    ("route", quoted("emulated")),
+                    ("reason", or_null(reason.map(|reason| quoted(reason.name())))),
+                    ("engine", quoted(crate::engine::NAMES[engine])),
+                    ("mode", quoted(mode_name(mode))),
+                    ("moduli", moduli.to_string()),
+                    ("bound", or_null(bound.map(|bound| bound.to_string()))),
+                    ("plan", or_null(way.map(|way| quoted(way.name())))),
+                    ("rows_native", rows.count.to_string()),
+                    ("columns_native", columns.count.to_string()),
+                    ("native_rows", rows.json()),
+                    ("native_columns", columns.json()),
+                    ("phases", object(phases.into_iter())),
+                ]
+                .into_iter(),
             )
         }
     }

@@ -5,10 +5,11 @@ use std::io::Write;
 
 use super::counters::{self, Group};
 use super::log::{self, Kind, Level};
+use crate::ozaki::plan::Way;
 use crate::route::Reason;
 
-/// A JSON object of name: value for what is not zero.
-fn object<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
+/// A JSON object of name: value.
+pub(super) fn object<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
     let members: Vec<String> = pairs.map(|(name, value)| format!(r#""{name}":{value}"#)).collect();
     format!("{{{}}}", members.join(","))
 }
@@ -34,6 +35,9 @@ pub fn json() -> String {
     let reasons = Reason::ALL.iter().map(|r| r.name()).zip(&s.reasons).filter(|(_, g)| g.calls > 0);
     let moduli: Vec<(String, u64)> =
         s.moduli.iter().enumerate().filter(|&(_, &n)| n > 0).map(|(n, &c)| (n.to_string(), c)).collect();
+    let ways = Way::ALL.iter().map(|way| way.name()).zip(s.ways).filter(|&(_, n)| n > 0);
+    let native_lines = [(Reason::NonFinite, s.not_finite), (Reason::NotProvable, s.not_provable)];
+    let native_lines = native_lines.iter().map(|&(reason, n)| (reason.name(), n)).filter(|&(_, n)| n > 0);
     let members = [
         ("version", format!(r#""{}""#, env!("CARGO_PKG_VERSION"))),
         ("pid", std::process::id().to_string()),
@@ -45,13 +49,15 @@ pub fn json() -> String {
         ("engines", object(engines.clone().map(|(name, g)| (name, g.calls.to_string())))),
         ("moduli", object(moduli.iter().map(|(n, c)| (n.as_str(), c.to_string())))),
         ("reasons", object(reasons.clone().map(|(name, g)| (name, g.calls.to_string())))),
-        ("rows_native", "0".to_owned()),
-        ("columns_native", "0".to_owned()),
+        ("rows_native", s.rows_native.to_string()),
+        ("columns_native", s.columns_native.to_string()),
         ("checked", "0".to_owned()),
         ("flagged", "0".to_owned()),
         ("repaired", "0".to_owned()),
         ("verified", "0".to_owned()),
         ("differing", "0".to_owned()),
+        ("plans", object(ways.map(|(name, n)| (name, n.to_string())))),
+        ("calls_with_native_lines", object(native_lines.map(|(name, n)| (name, n.to_string())))),
         ("engine_totals", object(engines.map(|(name, g)| (name, group(g))))),
         ("reason_totals", object(reasons.map(|(name, g)| (name, group(g))))),
     ];

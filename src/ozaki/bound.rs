@@ -52,6 +52,16 @@ pub fn magnitude(x: f64, e: i32) -> u8 {
     ((m << 7) >> (e - q).clamp(0, 63)) as u8
 }
 
+/// floor(2^14 |x| 2^-e) mod 128, the seven bits after those of [`magnitude`], for |x| < 2^e.
+#[inline]
+pub fn second_magnitude(x: f64, e: i32) -> u8 {
+    let (m, q) = parts(x);
+    let right = e - q - 14;
+    // One of the two shifts is by nothing. To the left none goes beyond 14 bits, since m 2^q < 2^e.
+    let digits = (m >> right.clamp(0, 63)) << (-right).clamp(0, 63);
+    (digits & 127) as u8
+}
+
 /// U_ij = G_ij + rs_i + cs_j + min(nzA_i, nzB_j): an upper bound of sum_h |a_ih b_hj| 2^(14-e_i-f_j).
 #[inline]
 pub fn upper(g: i64, row: &Line, column: &Line) -> u64 {

@@ -11,9 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod bound;
 pub mod float;
 pub mod moduli;
+pub mod needs;
+pub mod outliers;
 pub mod plan;
 pub mod reconstruct;
 pub mod reference;

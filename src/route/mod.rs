@@ -25,11 +25,11 @@ pub enum Reason {
     ThinShape,
     /// The time model expects the native BLAS to be faster.
     NoGain,
-    /// NaN or Inf in A, B, alpha or beta.
+    /// NaN or Inf in alpha or beta, or in more than a tenth of the rows of A and columns of B.
     NonFinite,
     /// Modes fast and accurate: the number of moduli cannot hold the call.
     Range,
-    /// Mode auto: no allowed number of moduli proves the accuracy.
+    /// Mode auto: no allowed number of moduli proves the accuracy, for more than a tenth of the rows and columns.
     NotProvable,
     /// The call came from inside another GEMM (a BLAS that calls itself).
     Nested,
@@ -41,10 +41,12 @@ pub enum Reason {
     Forked,
     /// It would be worth it, were the tile unit (AMX) not in its slow state.
     SlowUnit,
+    /// The engine (CUDA) cannot compute by the plan that the data need.
+    FinerPlan,
 }
 
 impl Reason {
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     pub const ALL: [Self; Self::COUNT] = [
         Self::QuickReturn,
@@ -62,6 +64,7 @@ impl Reason {
         Self::EngineFault,
         Self::Forked,
         Self::SlowUnit,
+        Self::FinerPlan,
     ];
 
     /// The name in the statistics; never changes.
@@ -82,6 +85,7 @@ impl Reason {
             Self::EngineFault => "engine fault",
             Self::Forked => "forked",
             Self::SlowUnit => "slow unit",
+            Self::FinerPlan => "finer plan",
         }
     }
 }

@@ -70,6 +70,8 @@ def plan(a, b, balanced=False, digits=1, most=20):
         fb = np.where(cb.absent, -10**9, cb.exponent - cb.e[:, None]).max(0)
         d = np.where((ea > -10**8) & (fb > -10**8), (fb - ea) // 2, 0)
         ra, cb = Rows(a, d), Rows(np.ascontiguousarray(b.T), -d)
+    else:
+        d = []
     g = ra.d1 @ cb.d1.T
     lower = g << 14
     if digits == 2:                                                            # step 5b
@@ -94,7 +96,7 @@ def plan(a, b, balanced=False, digits=1, most=20):
         return all((u << x + 2 * extra if x + 2 * extra >= 0 else -(-u >> -(x + 2 * extra))) <= h for x, u in pairs)
 
     count = next((i + 1 for i in range(1, most) if fits(H[i], 0)), None)
-    out = dict(n=count, rows=ra, columns=cb, few=few)
+    out = dict(n=count, rows=ra, columns=cb, few=few, d=[int(x) for x in d], way=["plain", "more bits", "balanced", "balanced, more bits"][2 * balanced + digits - 1])
     if count:
         spare = 0
         while pairs and spare < 200 and fits(H[count - 1], spare + 1):

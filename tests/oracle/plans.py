@@ -9,16 +9,17 @@ Format, one record a case, fields separated by blanks, one line each:
     case NAME m n k
     a X X ...              m*k doubles as 16 hex digits (the bit pattern, most significant digit first), row by row
     b X X ...              k*n doubles, row by row
-    plan N                 or "plan none": then the lines s and t are absent
+    plan N WAY             or "plan none": then the lines s, t and d are absent; the way with _ for blanks
     s I I ...              m integers
     t I I ...              n integers
+    d I I ...              k integers, or none where nothing is balanced
     fast N s I ... t I ... or "fast N range": one line for every N of --fixed, ascending
     accurate N s I ... t I ...  or "accurate N range": likewise
 
 The last line is "end COUNT", so that a stream that was cut short does not pass as a short one.
 
-The plan is plan(a, b) of certified_plan.py beside this file (mode auto, steps 1 to 4: one digit, not balanced). The modes fast and accurate are
-computed here, in Python integers. Needs numpy.
+The plan is plan_auto(a, b) of certified_plan.py beside this file (mode auto, steps 1 to 5c; --check looks at steps 1 to 4). The modes fast and
+accurate are computed here, in Python integers. Needs numpy.
 """
 import argparse
 import math
@@ -30,7 +31,7 @@ from fractions import Fraction
 import numpy as np
 
 sys.dont_write_bytecode = True                      # a test leaves no __pycache__ in the sources
-from certified_plan import H, MODULI, fuzz_products, input_classes, plan
+from certified_plan import H, MODULI, fuzz_products, input_classes, plan, plan_auto
 
 MOST = len(MODULI)
 UNIT = 2.0**-1074                                  # the smallest subnormal number
@@ -376,11 +377,14 @@ def integers(xs):
 
 def write(out, name, a, b, fixed, seen):
     (m, k), n = a.shape, b.shape[1]
-    p = plan(a, b)
+    p, _ = plan_auto(a, b)
     seen["auto", p["n"]] += 1
-    lines = [f"case {name} {m} {n} {k}", "a " + hexes(a), "b " + hexes(b), f"plan {p['n'] or 'none'}"]
+    lines = [f"case {name} {m} {n} {k}", "a " + hexes(a), "b " + hexes(b)]
     if p["n"]:
-        lines += ["s " + integers(p["s"]), "t " + integers(p["t"])]
+        seen["way", p["way"]] += 1
+        lines += [f"plan {p['n']} {p['way'].replace(' ', '_')}", "s " + integers(p["s"]), "t " + integers(p["t"]), "d " + integers(p["d"])]
+    else:
+        lines.append("plan none")
     ra, cb = Scan(a.tolist()), Scan(b.T.tolist())
     for mode, sizes in (("fast", fast_sizes(ra, cb)), ("accurate", accurate_sizes(ra, cb))):
         for count in fixed:
@@ -549,6 +553,7 @@ def main():
     print(f"end {total}", flush=True)
     auto = Counter({key[1]: c for key, c in seen.items() if key[0] == "auto"})
     print(f"{total} cases; plan N: {show(auto)}", file=sys.stderr)
+    print("way: " + ", ".join(f"{key[1]} {c}" for key, c in seen.items() if key[0] == "way"), file=sys.stderr)
     for mode in ("fast", "accurate"):
         print(f"{mode}, range: " + " ".join(f"{n}:{seen[mode, n, False]}" for n in fixed), file=sys.stderr)
     missing = [n for n in [*range(2, MOST + 1), None] if not auto[n]]

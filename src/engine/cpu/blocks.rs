@@ -206,9 +206,9 @@ impl Packed {
         Self { panel: PANEL * length * kernels.element, length, ..self }
     }
 
-    /// Where elements `first`.. of panel p go.
-    pub fn place(&self, p: usize, first: usize) -> Place {
-        let panel = self.panel(0, p);
+    /// Where elements `first`.. of panel p go, from plane l on.
+    pub fn place(&self, l: usize, p: usize, first: usize) -> Place {
+        let panel = self.panel(l, p);
         Place { panel, plane: self.plane, length: self.length, first }
     }
 

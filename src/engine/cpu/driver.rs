@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
-use super::kernels::{Buffer, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE};
-use super::packing::AHEAD;
+use super::kernels::{
+    Buffer, Change, Chunk, DEPTH, Digit, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE,
+};
+use super::packing::{AHEAD, read_column, write_column};
 use super::team::{self, Panicked};
+use super::view::{SideView, View};
 use super::workspace::{Arena, Charge, DEFAULT_BYTES, empty, piece_bytes};
 use crate::engine::{Outcome, Phases, Report, Settings};
-use crate::gemm::{Gemm, Lines, Rectangle};
+use crate::gemm::{Gemm, Lines, MatMut, Rectangle};
 use crate::ozaki::moduli::crt;
 use crate::ozaki::plan::{NoPlan, Plan};
 use crate::ozaki::reconstruct::Reconstruct;
@@ -33,6 +36,7 @@ impl From<NoPlan> for Reason {
         match none {
             NoPlan::Range => Self::Range,
             NoPlan::NotProvable => Self::NotProvable,
+            NoPlan::NotFinite => Self::NonFinite,
         }
     }
 }
@@ -50,8 +54,9 @@ pub struct Planned {
     pub plan: Plan,
     /// The largest T + 1 that is proved (None in the modes that prove nothing).
     pub bound: Option<f64>,
-    /// The exponents e of the rows and columns: |x| < 2^e.
+    /// The exponents e of the rows and columns in the view: |x| < 2^e.
     pub exponents: (Vec<i32>, Vec<i32>),
+    pub view: View,
     pub phases: Phases,
     /// Memory came fresh from the system.
     pub fresh: bool,
@@ -64,7 +69,7 @@ pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) 
     let run = Run::new(kernels, call, settings);
     // SAFETY: passed on from the caller, here and below.
     match unsafe { run.plan() } {
-        Ok(planned) => unsafe { run.compute(&planned) },
+        Ok(planned) => unsafe { run.compute(planned) },
         Err(reason) => Outcome::Declined(reason),
     }
 }
@@ -72,9 +77,13 @@ pub unsafe fn gemm(kernels: &'static Kernels, call: &Gemm, settings: &Settings) 
 /// # Safety
 ///
 /// A and B of the call can be read; the CPU can run the kernels.
-pub unsafe fn plan(kernels: &'static Kernels, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
+pub unsafe fn plan(
+    kernels: &'static Kernels,
+    call: &Gemm,
+    settings: &Settings,
+) -> Result<(Plan, Option<f64>), Reason> {
     // SAFETY: passed on from the caller.
-    unsafe { Run::new(kernels, call, settings).plan().map(|planned| planned.plan) }
+    unsafe { Run::new(kernels, call, settings).plan().map(|planned| (planned.plan, planned.bound)) }
 }
 
 /// Lines of an operand, and the elements of the inner dimension, that are to be packed.
@@ -86,12 +95,20 @@ pub struct Part<'a> {
     pub lines: usize,
     pub first: usize,
     pub count: usize,
+    pub view: SideView<'a>,
+    /// In place of the elements these digits of them, for lines of these exponents (of a single panel).
+    pub digit: Option<(Digit, &'a [i32; PANEL])>,
 }
 
 /// Panels that lie side by side in memory and are read together: a kilobyte of each run instead of a quarter.
 pub const GROUP: usize = 4;
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// Some elements of the same lines.
+    pub fn elements(&self, first: usize, count: usize) -> Part<'a> {
+        Part { first, count, ..*self }
+    }
+
     fn group(&self) -> usize {
         if self.operand.element_stride == 1 { 1 } else { GROUP }
     }
@@ -149,12 +166,17 @@ impl<'a> Run<'a> {
         } else {
             (Order::ElementMajor, matrix.element_stride, AHEAD.wrapping_mul(matrix.element_stride))
         };
+        let mut out = [0; GROUP];
+        for (out, p) in out.iter_mut().zip(panels.clone()) {
+            *out = part.view.out(part.first_line / PANEL + p);
+        }
+        let changes = out != [0; GROUP] || part.view.balance.is_some() || part.digit.is_some();
         let mut buffer = None;
         let chunks = (0..part.count).step_by(DEPTH);
         for (first, p) in chunks.flat_map(|first| panels.clone().map(move |p| (first, p))) {
             let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
             let count = DEPTH.min(part.count - first);
-            if kernels.direct && stored == order && lines == PANEL && count == DEPTH {
+            if kernels.direct && stored == order && lines == PANEL && count == DEPTH && !changes {
                 let at = line * matrix.line_stride + (part.first + first) * matrix.element_stride;
                 let start = matrix.pointer().wrapping_add(at);
                 f(p, &Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) }, first);
@@ -163,6 +185,13 @@ impl<'a> Run<'a> {
             let buffer = buffer.get_or_insert_with(|| Buffer::new(order));
             // SAFETY: the part is inside of the matrix.
             unsafe { (kernels.gather)(matrix, (line, lines), (part.first + first, count), buffer) };
+            if changes {
+                let scale = part.view.scale(line, part.first + first);
+                let scale = scale.as_ref().map(|(lines, inner)| (lines, inner));
+                let change = Change { out: out[p - panels.start], scale, digit: part.digit };
+                // SAFETY: the CPU runs the kernels.
+                unsafe { (kernels.change)(buffer, &change) };
+            }
             f(p, &buffer.chunk(), first);
         }
     }
@@ -189,14 +218,16 @@ impl<'a> Run<'a> {
                 let mut of_panels = [([0; PANEL], 0); GROUP];
                 for ((s, bits), p) in of_panels.iter_mut().zip(panels.clone()) {
                     let lines = part.lines_of(p);
-                    s[..lines.len()].copy_from_slice(&scales[lines.clone()]);
-                    *bits = lines.map(|l| scales[l] + exponents[l]).max().unwrap_or(0);
+                    for (s, l) in s.iter_mut().zip(lines.clone()) {
+                        *s = part.view.shift(l, scales[l]);
+                    }
+                    *bits = s.iter().zip(&exponents[lines]).map(|(s, e)| s + e).max().unwrap_or(0);
                 }
                 // SAFETY: by the contract of this function; no other task has these panels.
                 unsafe {
                     self.for_each_chunk(part, panels.clone(), |p, chunk, at| {
                         let (s, bits) = &of_panels[p - panels.start];
-                        (self.kernels.residues)(part.side, chunk, s, *bits, moduli, packed.place(p, at));
+                        (self.kernels.residues)(part.side, chunk, s, *bits, moduli, packed.place(0, p, at));
                     });
                 }
                 return;
@@ -209,36 +240,44 @@ impl<'a> Run<'a> {
     /// # Safety
     ///
     /// As for [`crate::engine::Engine::gemm`].
-    unsafe fn compute(&self, planned: &Planned) -> Outcome {
+    unsafe fn compute(&self, planned: Planned) -> Outcome {
         let call = self.call;
-        let report =
-            |phases, fresh| Report { moduli: planned.plan.moduli, bound: planned.bound, phases, fresh };
-        let room =
-            Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, planned.plan.moduli));
+        let Planned { plan, bound, .. } = &planned;
+        let (moduli, way, bound) = (plan.moduli, plan.way, *bound);
+        let room = Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, moduli));
         let (blocks, room) = match room {
             Ok(room) => room,
             Err(reason) => return Outcome::Declined(reason),
         };
-        let reconstruct = Reconstruct::new(crt(planned.plan.moduli), call.alpha);
+        let reconstruct = Reconstruct::new(crt(moduli), call.alpha);
         let all = rectangles(call.m, call.n, (blocks.rows, blocks.columns));
         let mut b_holds = None;
         let mut phases = planned.phases;
         for (number, at) in all.clone().enumerate() {
-            let block =
-                Block { run: self, planned, reconstruct: &reconstruct, at, blocks: &blocks, room: &room };
+            let block = Block {
+                run: self,
+                planned: &planned,
+                reconstruct: &reconstruct,
+                at,
+                blocks: &blocks,
+                room: &room,
+            };
             // A panic must not get past here: the caller would not know which tiles are written.
             // SAFETY: by the contract of this function.
             let computed =
                 catch_unwind(AssertUnwindSafe(|| unsafe { block.compute(&mut b_holds, &mut phases) }));
             if !matches!(computed, Ok(Ok(()))) {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
-                let missing = block.missing().chain(all.skip(number + 1)).collect();
-                return Outcome::Partial(report(phases, true), Reason::EngineFault, missing);
+                let missing = block.missing().chain(all.skip(number + 1));
+                let out = &planned.plan.out;
+                let rest = missing.flat_map(|part| part.without(&out.rows, &out.columns)).collect();
+                let report = Report { moduli, way, bound, out: planned.plan.out, phases, fresh: true };
+                return Outcome::Partial(report, Reason::EngineFault, rest);
             }
         }
         let fresh = planned.fresh || room.arena.fresh;
         room.arena.keep();
-        Outcome::Done(report(phases, fresh))
+        Outcome::Done(Report { moduli, way, bound, out: planned.plan.out, phases, fresh })
     }
 
     fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {
@@ -353,16 +392,12 @@ impl Block<'_> {
             let (a, b) =
                 (self.room.a.with_length(run.kernels, length), self.room.b.with_length(run.kernels, length));
             let clock = Instant::now();
-            let rows =
-                Part { side: Side::Rows, operand: &call.a, first_line: at.i, lines: at.rows, first, count };
-            let columns = Part {
-                side: Side::Columns,
-                operand: &call.b,
-                first_line: at.j,
-                lines: at.columns,
-                first,
-                count,
+            let part = |side, operand, first_line, lines| {
+                let view = self.planned.view.side(side);
+                Part { side, operand, first_line, lines, first, count, view, digit: None }
             };
+            let rows = part(Side::Rows, &call.a, at.i, at.rows);
+            let columns = part(Side::Columns, &call.b, at.j, at.columns);
             let parts = [(rows, a), (columns, b)];
             let needed = if *b_holds == Some((at.j, first)) { 1 } else { 2 };
             *b_holds = None;
@@ -399,25 +434,72 @@ impl Block<'_> {
                 unsafe {
                     self.multiply(&at, (a, b), residues, add);
                     if last {
-                        (self.run.kernels.reconstruct)(&self.reconstruction(task, at, residues));
+                        self.reconstruct(task, at, residues);
                     }
                 }
             }
         })
     }
 
-    fn reconstruction(&self, task: usize, at: Rectangle, residues: *const i8) -> Reconstruction<'_> {
-        let plan = &self.planned.plan;
-        Reconstruction {
+    /// C of a task from its residues.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::engine::Engine::gemm`]; the residues are there.
+    unsafe fn reconstruct(&self, task: usize, at: Rectangle, residues: *const i8) {
+        let (plan, call) = (&self.planned.plan, self.run.call);
+        let written = self.written(task, &at);
+        let whole = Reconstruction {
             with: self.reconstruct,
             residues,
             moduli: plan.moduli,
             at,
-            beta: self.run.call.beta,
-            c: &self.run.call.c,
+            beta: call.beta,
+            c: &call.c,
             rows: &plan.rows[at.i..][..at.rows],
             columns: &plan.columns[at.j..][..at.columns],
-            written: self.written(task, &at),
+            written,
+        };
+        if plan.out.count() == 0 {
+            // SAFETY: by the contract of this function, here and below.
+            unsafe { (self.run.kernels.reconstruct)(&whole) };
+            return;
+        }
+        // Lines that the native BLAS computes are not touched: tiles that have some are made beside C.
+        for (number, tile) in tiles(at).enumerate() {
+            let is_out = |side, first: usize| self.planned.view.side(side).out(first / PANEL);
+            let (rows_out, columns_out) = (is_out(Side::Rows, tile.i), is_out(Side::Columns, tile.j));
+            let stays = |out: u32, l: usize| out >> l & 1 == 0;
+            let rows = &plan.rows[tile.i..][..tile.rows];
+            let columns = &plan.columns[tile.j..][..tile.columns];
+            let residues = whole.tile_residues(number);
+            if rows_out == 0 && columns_out == 0 {
+                let written = &written[number..=number];
+                let tile = Reconstruction { residues, at: tile, rows, columns, written, ..whole };
+                unsafe { (self.run.kernels.reconstruct)(&tile) };
+                continue;
+            }
+            let mut beside = [0.0; TILE];
+            for j in 0..tile.columns {
+                let column = &mut beside[j * PANEL..][..tile.rows];
+                // Where the native BLAS computes, C may hold what must not be computed with.
+                if call.beta != 0.0 && stays(columns_out, j) {
+                    unsafe { read_column(&call.c, tile.i, tile.j + j, column) };
+                    let out = column.iter_mut().enumerate().filter(|(i, _)| !stays(rows_out, *i));
+                    out.for_each(|(_, c)| *c = 0.0);
+                }
+            }
+            let c = MatMut::own(beside.as_mut_ptr(), tile.rows, tile.columns, PANEL);
+            let own = Rectangle { i: 0, j: 0, ..tile };
+            let unseen = [AtomicBool::new(false)];
+            let part = Reconstruction { residues, at: own, c: &c, rows, columns, written: &unseen, ..whole };
+            unsafe { (self.run.kernels.reconstruct)(&part) };
+            for j in (0..tile.columns).filter(|&j| stays(columns_out, j)) {
+                for i in (0..tile.rows).filter(|&i| stays(rows_out, i)) {
+                    unsafe { write_column(&call.c, tile.i + i, tile.j + j, &beside[j * PANEL + i..][..1]) };
+                }
+            }
+            written[number].store(true, Ordering::Release);
         }
     }
 

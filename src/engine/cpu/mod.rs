@@ -6,7 +6,7 @@ use crate::ozaki::plan::Plan;
 use crate::route::Reason;
 
 mod blocks;
-mod bound;
+mod certify;
 mod driver;
 #[cfg(test)]
 mod faults;
@@ -14,8 +14,10 @@ pub mod fpenv;
 pub mod kernels;
 pub mod packing;
 pub mod probe;
+mod products;
 pub mod team;
 pub mod threads;
+mod view;
 pub mod workspace;
 
 use kernels::Kernels;
@@ -42,6 +44,20 @@ pub fn has_amx() -> bool {
     false
 }
 
+/// The plan of the fastest kernels of this CPU for a call that is computed elsewhere, and the largest T + 1 that it proves.
+///
+/// # Safety
+///
+/// A and B of the call can be read.
+pub unsafe fn best_plan(call: &Gemm, settings: &Settings) -> Result<(Plan, Option<f64>), Reason> {
+    #[cfg(target_arch = "x86_64")]
+    let engine = if has_amx() { &AMX } else { &PORTABLE };
+    #[cfg(not(target_arch = "x86_64"))]
+    let engine = &PORTABLE;
+    // SAFETY: passed on from the caller.
+    unsafe { driver::plan(engine.kernels, call, settings) }
+}
+
 impl CpuEngine {
     /// An engine of any table of kernels, for the tests.
     pub const fn with(kernels: &'static Kernels) -> Self {
@@ -55,7 +71,7 @@ impl CpuEngine {
     /// A and B of the call can be read.
     pub unsafe fn plan(&self, call: &Gemm, settings: &Settings) -> Result<Plan, Reason> {
         // SAFETY: passed on from the caller.
-        unsafe { driver::plan(self.kernels, call, settings) }
+        unsafe { driver::plan(self.kernels, call, settings).map(|(plan, _)| plan) }
     }
 }
 

@@ -130,10 +130,14 @@ impl Arena {
         }
     }
 
-    /// Keeps the arena for the next call, unless another one is kept already.
+    /// Keeps the arena for the next call, unless a larger one is kept already.
     pub fn keep(mut self: Box<Self>) {
         self.fresh = false;
-        let own = Box::into_raw(self);
+        let larger = match Self::spare() {
+            Some(spare) if spare.bytes > self.bytes => spare,
+            _ => self,
+        };
+        let own = Box::into_raw(larger);
         let null = std::ptr::null_mut();
         if SPARE.compare_exchange(null, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // SAFETY: it was not given away.

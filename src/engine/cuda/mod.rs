@@ -23,6 +23,7 @@ use crate::engine::{Engine, Outcome, Phases, Report, Settings};
 use crate::gemm::{Gemm, Rectangle};
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Devices};
+use crate::ozaki::plan::{GOOD_ENOUGH, Out};
 use crate::route::Reason;
 use compute::{Progress, reason_of};
 use device::Device;
@@ -343,9 +344,14 @@ impl Attempt {
         let on_device = [a_on_device, b_on_device];
         let mut run = Run::new(device, call, settings, limit, on_device)?;
         // SAFETY: by the contract of this function, here and below.
-        let (plan, bound) = unsafe { run.plan()? };
-        let report = Report { moduli: plan.moduli, bound, phases: Phases::default(), fresh: false };
-        self.report = Some(report);
+        let (plan, bound) = match unsafe { run.plan() } {
+            Ok((plan, bound)) if bound.is_none() || plan.moduli <= GOOD_ENOUGH => (plan, bound),
+            Ok(_) | Err(Stop::Declined(Reason::NotProvable)) => unsafe { run.finer_plan(places)? },
+            Err(stop) => return Err(stop),
+        };
+        let (moduli, way, out) = (plan.moduli, plan.way, Out::default());
+        let report = Report { moduli, way, bound, out, phases: Phases::default(), fresh: false };
+        self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
         if done.is_err() {

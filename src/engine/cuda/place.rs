@@ -89,6 +89,26 @@ fn fetch(libraries: &Libraries, lines: &Lines, ordinal: usize) -> Result<Vec<f64
     Ok(out)
 }
 
+/// A call with A and B where the host can read them: copies of those that are in the memory of a device.
+pub struct OnHost {
+    pub call: Gemm,
+    _copies: [Option<Vec<f64>>; 2],
+}
+
+impl OnHost {
+    pub fn new(libraries: &Libraries, call: &Gemm, places: &[Place; 3]) -> Result<Self, Fault> {
+        let mut there = *call;
+        let mut copies = [None, None];
+        for ((lines, copy), place) in [&mut there.a, &mut there.b].into_iter().zip(&mut copies).zip(places) {
+            if let Place::Device(ordinal) = *place {
+                let values = copy.insert(fetch(libraries, lines, ordinal)?);
+                *lines = lines.dense_at(values.as_ptr());
+            }
+        }
+        Ok(Self { call: there, _copies: copies })
+    }
+}
+
 /// Computes a call of which some matrices are in the memory of a device by the builtin DGEMM on copies of those: a native BLAS
 /// would read addresses that the host cannot reach. C is written only at the end.
 ///
@@ -101,19 +121,11 @@ pub unsafe fn through_host(
     places: &[Place; 3],
     threads: usize,
 ) -> Result<(), Fault> {
-    let mut there = *call;
-    let copy = |lines: &Lines, place: Place| match place {
-        Place::Device(ordinal) => fetch(libraries, lines, ordinal).map(Some),
-        _ => Ok(None),
+    let OnHost { call: mut there, _copies } = OnHost::new(libraries, call, places)?;
+    let mut c = match places[2] {
+        Place::Device(ordinal) => Some(fetch(libraries, &call.c.as_lines(), ordinal)?),
+        _ => None,
     };
-    let (a, b) = (copy(&call.a, places[0])?, copy(&call.b, places[1])?);
-    let mut c = copy(&call.c.as_lines(), places[2])?;
-    if let Some(a) = &a {
-        there.a = call.a.dense_at(a.as_ptr());
-    }
-    if let Some(b) = &b {
-        there.b = call.b.dense_at(b.as_ptr());
-    }
     if let Some(c) = &mut c {
         there.c = call.c.dense_at(c.as_mut_ptr());
     }

@@ -6,7 +6,9 @@ use super::blocks::{Blocks, padded};
 use super::device::{Event, Region};
 use super::kernels::DeviceBounds;
 use super::library::Fault;
+use super::place::{OnHost, Place};
 use super::run::{Run, Stop, pieces_for, rectangles, spans, vector};
+use crate::engine::cpu;
 use crate::gemm::Rectangle;
 use crate::options::Mode;
 use crate::ozaki::bound::Line;
@@ -55,6 +57,23 @@ impl Run<'_> {
         };
         self.phase("plan")?;
         plan
+    }
+
+    /// The plan of the CPU, which has all steps of the search. Only those that need nothing else of the kernels are used here.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    pub unsafe fn finer_plan(&self, places: &[Place; 3]) -> Result<(Plan, Option<f64>), Stop> {
+        let on_host = OnHost::new(self.device.libraries, self.call, places)?;
+        // SAFETY: by the contract of this function.
+        let (plan, bound) =
+            unsafe { cpu::best_plan(&on_host.call, self.settings) }.map_err(Stop::Declined)?;
+        if plan.inner.is_empty() && plan.out.count() == 0 {
+            Ok((plan, bound))
+        } else {
+            Err(Stop::Declined(Reason::FinerPlan))
+        }
     }
 
     /// Takes all memory of the plan at once: a region that grows later would lose what it holds.

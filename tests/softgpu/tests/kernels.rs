@@ -11,7 +11,8 @@ use num_bigint::BigInt;
 use oz2blas::ozaki::bound::{Line, upper};
 use oz2blas::ozaki::float::normalised;
 use oz2blas::ozaki::moduli::{self, MAX_MODULI, MODULI, canonical};
-use oz2blas::ozaki::plan::{self, Accuracy, Bounds, Entries, LineTable};
+use oz2blas::ozaki::needs::{self, Bounds, Entries, LineTable};
+use oz2blas::ozaki::plan::{self, Accuracy};
 use oz2blas::ozaki::reference;
 use oz2blas::ozaki::wide::Magnitude;
 
@@ -516,7 +517,7 @@ impl Rectangle {
 
     fn bounds<'a>(&'a self, [rows, columns]: &'a [LineTable; 2]) -> Bounds<'a> {
         let (m, n) = (self.rows.len(), self.columns.len());
-        Bounds { rows: rows.part(0, m), columns: columns.part(0, n), g: Entries::Long(&self.g), stride: m }
+        Bounds { rows: rows.part(0, m), columns: columns.part(0, n), g: Entries::Long(&self.g), more_bits: 0, stride: m }
     }
 
     /// G with a wider leading dimension, the gap filled with what would be the largest by far.
@@ -581,7 +582,7 @@ fn needs_maxima_and_largest() {
                     zeros,
                 );
                 let tables = rectangle.tables(accuracy);
-                rectangle.bounds(&tables).raise_needs(&mut row_want, &mut column_want, &|_, _| false);
+                rectangle.bounds(&tables).raise_needs(&mut row_want, &mut column_want);
                 let wide = |needs: Vec<i32>| needs.into_iter().map(i64::from).collect::<Vec<_>>();
                 assert_eq!(wide(row_needs.read()), row_want);
                 assert_eq!(wide(column_needs.read()), column_want);
@@ -658,10 +659,10 @@ fn needs_maxima_and_largest() {
                     leading,
                 );
                 let (mut row_keys, mut column_keys) = (vec![0; m], vec![0; n]);
-                plan::key_needs(&of_rows, &rectangle.rows, &mut row_keys);
-                plan::key_needs(&of_columns, &rectangle.columns, &mut column_keys);
+                needs::key_needs(&of_rows, &rectangle.rows, &mut row_keys);
+                needs::key_needs(&of_columns, &rectangle.columns, &mut column_keys);
                 let key = rectangle.bounds(&tables).largest_key(&row_keys, &column_keys);
-                let want = plan::largest_of_key(key);
+                let want = needs::largest_of_key(key);
                 let (bits, leading) = (bits.read()[0], leading.read()[0]);
                 if leading == 0 {
                     assert_eq!(want, Magnitude::NONE);

@@ -31,6 +31,8 @@ pub static KERNELS: Kernels = Kernels {
     product,
     pass,
     reconstruct: avx512::reconstruct,
+    change: avx512::change,
+    raise_inner: avx512::raise_inner,
     raise_needs: avx512::raise_needs,
     largest: avx512::largest,
 };

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::gemm::{Lines, MatMut, Rectangle};
-use crate::ozaki::plan::Bounds;
+use crate::ozaki::needs::Bounds;
 use crate::ozaki::reconstruct::Reconstruct;
 use crate::ozaki::scan::Scan;
 
@@ -15,7 +15,10 @@ use crate::ozaki::scan::Scan;
 pub mod amx;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+pub mod change;
 pub mod portable;
+
+pub use change::{Change, Digit};
 
 /// Lines of a panel, and so rows and columns of a tile of C.
 pub const PANEL: usize = 32;
@@ -201,12 +204,7 @@ pub struct Blocking {
 pub type Gather = unsafe fn(from: &Lines, lines: (usize, usize), elements: (usize, usize), out: &mut Buffer);
 
 /// See [`Bounds::raise_needs`].
-pub type RaiseNeeds = unsafe fn(
-    bounds: &Bounds,
-    row_needs: &mut [i64],
-    column_needs: &mut [i64],
-    meet: &dyn Fn(usize, usize) -> bool,
-);
+pub type RaiseNeeds = unsafe fn(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut [i64]) -> bool;
 
 /// The steps of one kind of CPU. All functions are unsafe: the CPU must be of that kind, and pointers must reach what their
 /// documentation says.
@@ -250,6 +248,9 @@ pub struct Kernels {
     pub pass: unsafe fn(pass: &Pass),
     /// Nothing can fail between the first and the last write of a tile.
     pub reconstruct: unsafe fn(block: &Reconstruction),
+    /// [`change::change`] and [`change::raise_inner`], compiled for this CPU.
+    pub change: unsafe fn(buffer: &mut Buffer, change: &Change),
+    pub raise_inner: unsafe fn(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]),
     /// [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for this CPU.
     pub raise_needs: RaiseNeeds,
     pub largest: unsafe fn(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64,

@@ -2,12 +2,12 @@
 //! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
 
 use super::{
-    Blocking, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, Stream, TILE,
-    Tile,
+    Blocking, Buffer, Change, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction,
+    Side, Stream, TILE, Tile, change as changes,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::magnitude;
-use crate::ozaki::plan::Bounds;
+use crate::ozaki::needs::Bounds;
 use crate::ozaki::residues::{Reducer, power_residue, scaled};
 use crate::ozaki::scan::Scan;
 
@@ -29,6 +29,8 @@ pub static KERNELS: Kernels = Kernels {
     product,
     pass,
     reconstruct,
+    change,
+    raise_inner,
     raise_needs,
     largest,
 };
@@ -227,13 +229,17 @@ pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(
     }
 }
 
-unsafe fn raise_needs(
-    bounds: &Bounds,
-    row_needs: &mut [i64],
-    column_needs: &mut [i64],
-    meet: &dyn Fn(usize, usize) -> bool,
-) {
-    bounds.raise_needs(row_needs, column_needs, meet);
+unsafe fn change(buffer: &mut Buffer, change: &Change) {
+    changes::change(buffer, change);
+}
+
+unsafe fn raise_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]) {
+    // SAFETY: passed on from the caller.
+    unsafe { changes::raise_inner(chunk, exponents, out) };
+}
+
+unsafe fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut [i64]) -> bool {
+    bounds.raise_needs(row_needs, column_needs)
 }
 
 unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {

@@ -2,13 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Buffer, Chunk, DEPTH, Order, PANEL, Place, Side};
+use super::super::{Buffer, Change, Chunk, DEPTH, Order, PANEL, Place, Side, change as changes};
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
 use super::{CHUNK_BYTES, GROUP, HALF, place_of_group};
 use crate::engine::cpu::packing;
 use crate::gemm::Lines;
-use crate::ozaki::plan::Bounds;
+use crate::ozaki::needs::Bounds;
 use crate::ozaki::scan::Scan;
 
 /// The order in which packing needs no exchange of elements.
@@ -326,20 +326,32 @@ pub unsafe fn residues(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, m
 
 /// # Safety
 ///
-/// As for the table of kernels.
+/// As for the table of kernels, here and below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
-pub unsafe fn raise_needs(
-    bounds: &Bounds,
-    row_needs: &mut [i64],
-    column_needs: &mut [i64],
-    meet: &dyn Fn(usize, usize) -> bool,
-) {
-    bounds.raise_needs(row_needs, column_needs, meet);
+pub unsafe fn change(buffer: &mut Buffer, change: &Change) {
+    changes::change(buffer, change);
 }
 
 /// # Safety
 ///
-/// As for the table of kernels.
+/// As above.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn raise_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]) {
+    // SAFETY: passed on from the caller.
+    unsafe { changes::raise_inner(chunk, exponents, out) };
+}
+
+/// # Safety
+///
+/// As above.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut [i64]) -> bool {
+    bounds.raise_needs(row_needs, column_needs)
+}
+
+/// # Safety
+///
+/// As above.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
 pub unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
     bounds.largest_key(row_needs, column_needs)

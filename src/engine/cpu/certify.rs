@@ -1,0 +1,391 @@
+//! The plan on the CPU (NUMERICS section 3): statistics of all lines, integer bounds of all entries, and the search for the plan.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::driver::{Planned, Run};
+use super::kernels::{DEPTH, PANEL, Side};
+use super::products::{Products, TileSums, Wants};
+use super::team::{self, Shared};
+use super::view::{Balance, View};
+use super::workspace::{empty, vector};
+use crate::engine::Phases;
+use crate::gemm::Rectangle;
+use crate::options::Mode;
+use crate::ozaki::balance::{self, EMPTY};
+use crate::ozaki::bound::Line;
+use crate::ozaki::moduli::{MAX_MODULI, crt};
+use crate::ozaki::needs::{self, Bounds, Entries, LineTable, MORE_BITS, MORE_BITS_LONGEST};
+use crate::ozaki::outliers::{BadEntries, WORD};
+use crate::ozaki::plan::{self, GOOD_ENOUGH, Out, Plan, Way};
+use crate::ozaki::wide::Magnitude;
+use crate::route::Reason;
+
+impl Run<'_> {
+    /// # Safety
+    ///
+    /// A and B can be read; the CPU can run the kernels.
+    pub unsafe fn plan(&self) -> Result<Planned, Reason> {
+        #[cfg(test)]
+        super::workspace::faults::panic_if_planned();
+        let call = self.call;
+        let per_line = size_of::<Line>() + LineTable::BYTES + 4 * size_of::<i64>() + View::BYTES;
+        let _charge = self.charge((call.m + call.n).saturating_mul(per_line))?;
+        let mut phases = Phases::default();
+        let clock = Instant::now();
+        // SAFETY: by the contract of this function, here and below.
+        let mut products = unsafe { Products::scan(self, View::new(call)?)? };
+        phases.scan = clock.elapsed();
+        let clock = Instant::now();
+        let out = products.view.not_finite()?;
+        if Out::is_too_much(out.count(), call.m, call.n) {
+            return Err(Reason::NonFinite);
+        }
+        let (rows, columns) = (vector(call.m, 0)?, vector(call.n, 0)?);
+        let moduli = self.settings.moduli;
+        let fresh = products.fresh;
+        let (mut plan, mut products, bound) = match self.settings.mode {
+            Mode::Fast => (plan::fast(moduli, &products.a, &products.b, rows, columns)?, products, None),
+            Mode::Accurate => {
+                let (row_maxima, column_maxima) = unsafe { self.maxima(&mut products)? };
+                let maxima = (&row_maxima[..], &column_maxima[..]);
+                (plan::accurate(moduli, &products.a, &products.b, maxima, rows, columns)?, products, None)
+            }
+            Mode::Auto | Mode::Native => {
+                let (plan, products) = unsafe { self.certified(products, &out)? };
+                let promise = self.settings.accuracy.promise(most(&products.a).min(most(&products.b)));
+                (plan, products, Some(promise))
+            }
+        };
+        if plan.out == Out::default() {
+            plan.out = out;
+        }
+        products.release();
+        let exponents = (exponents(&products.a)?, exponents(&products.b)?);
+        phases.bound = clock.elapsed();
+        Ok(Planned { plan, bound, exponents, view: products.view, phases, fresh })
+    }
+
+    /// Mode accurate: R_i and K_j.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read, here and below.
+    unsafe fn maxima(&self, products: &mut Products) -> Result<(Vec<u64>, Vec<u64>), Reason> {
+        let (rows, columns) = self.tables(products)?;
+        let (row_maxima, column_maxima) = (maxima(products.a.len())?, maxima(products.b.len())?);
+        let visit = |at: Rectangle, g: Entries| {
+            let bounds = bounds(&rows, &columns, at, g);
+            let (mut r, mut k) = ([0; PANEL], [0; PANEL]);
+            bounds.raise_maxima(&mut r[..at.rows], &mut k[..at.columns]);
+            raise(&row_maxima[at.i..][..at.rows], &r);
+            raise(&column_maxima[at.j..][..at.columns], &k);
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { products.for_each(&visit)? };
+        Ok((values(row_maxima)?, values(column_maxima)?))
+    }
+
+    fn tables(&self, products: &Products) -> Result<(LineTable, LineTable), Reason> {
+        let table = |lines| LineTable::new(lines, self.settings.accuracy).ok_or(Reason::NoMemory);
+        Ok((table(&products.a)?, table(&products.b)?))
+    }
+
+    /// Mode auto: the plan with the fewest moduli that the steps find, and the products of its view. Each further step is tried only
+    /// where those before it give more moduli than are good enough.
+    unsafe fn certified<'a>(
+        &'a self,
+        mut plain: Products<'a>,
+        out: &Out,
+    ) -> Result<(Plan, Products<'a>), Reason> {
+        let more_bits = self.call.k <= MORE_BITS_LONGEST;
+        let is_good = |best: &Option<Plan>| best.as_ref().is_some_and(|plan| plan.moduli <= GOOD_ENOUGH);
+        // SAFETY: by the contract of this function, here and below.
+        let mut best = unsafe { self.attempt(&mut plain, false)? };
+        if !is_good(&best) && more_bits {
+            best = fewer(best, unsafe { self.attempt(&mut plain, true)? });
+        }
+        if is_good(&best) {
+            return Ok((best.ok_or(Reason::NotProvable)?, plain));
+        }
+        plain.release();
+        let mut balanced = unsafe { self.balanced(&plain)? };
+        if let Some(balanced) = &mut balanced {
+            best = fewer(best, unsafe { self.attempt(balanced, false)? });
+            if !is_good(&best) && more_bits {
+                best = fewer(best, unsafe { self.attempt(balanced, true)? });
+            }
+            balanced.release();
+        }
+        match (best, balanced) {
+            (Some(plan), Some(balanced)) if !plan.inner.is_empty() => return Ok((plan, balanced)),
+            (Some(plan), _) => return Ok((plan, plain)),
+            (None, balanced) => {
+                for mut products in [Some(plain), balanced].into_iter().flatten() {
+                    let found = unsafe { self.without_the_worst(&mut products, out.clone(), more_bits)? };
+                    if let Some(plan) = found {
+                        return Ok((plan, products));
+                    }
+                }
+            }
+        }
+        Err(Reason::NotProvable)
+    }
+
+    /// Steps 1 to 4 with 5a, and 5b where more bits are wanted. None where no allowed number of moduli does.
+    unsafe fn attempt(&self, products: &mut Products, more_bits: bool) -> Result<Option<Plan>, Reason> {
+        // SAFETY: by the contract of this function, here and below.
+        let (row_needs, column_needs) = unsafe { self.needs(products, more_bits)? };
+        let largest = unsafe { self.largest(products, &row_needs, &column_needs)? };
+        let (a, b) = (&products.a, &products.b);
+        let Ok(plan) = plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs) else {
+            return Ok(None);
+        };
+        // What the plan says of balanced lines counts from their exponents: the kernels see them so.
+        let turn_back = |side, lines: &[Line], mut exponents: Vec<i32>| {
+            for (l, (s, line)) in exponents.iter_mut().zip(lines).enumerate() {
+                if !line.is_zero() {
+                    *s -= products.view.side(side).shift(l, 0);
+                }
+            }
+            exponents
+        };
+        let mut inner = empty(products.view.inner().map_or(0, <[i32]>::len))?;
+        inner.extend_from_slice(products.view.inner().unwrap_or_default());
+        Ok(Some(Plan {
+            rows: turn_back(Side::Rows, a, plan.rows),
+            columns: turn_back(Side::Columns, b, plan.columns),
+            way: Way::of(!inner.is_empty(), more_bits),
+            inner,
+            ..plan
+        }))
+    }
+
+    /// Steps 1 and 2, with 5a: needA_i and needB_j.
+    unsafe fn needs(&self, products: &mut Products, more_bits: bool) -> Result<(Vec<i32>, Vec<i32>), Reason> {
+        let (rows, columns) = self.tables(products)?;
+        let (row_raised, column_raised) = (maxima(products.a.len())?, maxima(products.b.len())?);
+        let zeros = AtomicBool::new(false);
+        let raise_by = |at: Rectangle, r: [i64; PANEL], c: [i64; PANEL]| {
+            raise(&row_raised[at.i..][..at.rows], &r.map(|need| need as u64));
+            raise(&column_raised[at.j..][..at.columns], &c.map(|need| need as u64));
+        };
+        let visit = |at: Rectangle, bounds: Bounds| {
+            let (mut r, mut c) = ([0; PANEL], [0; PANEL]);
+            // SAFETY: the CPU runs the kernels.
+            if unsafe { (self.kernels.raise_needs)(&bounds, &mut r[..at.rows], &mut c[..at.columns]) } {
+                zeros.store(true, Ordering::Relaxed);
+            }
+            raise_by(at, r, c);
+        };
+        // SAFETY: by the contract of this function, here and below.
+        if more_bits {
+            let wants = Wants { more_bits, meet: false };
+            unsafe {
+                products.for_each_of(wants, &|at, sums| {
+                    visit(at, lower_bounds(&rows, &columns, at, sums, more_bits));
+                })?
+            };
+        } else {
+            unsafe { products.for_each(&|at, g| visit(at, bounds(&rows, &columns, at, g)))? };
+        }
+        if zeros.into_inner() {
+            let visit = |at: Rectangle, sums: &TileSums| {
+                let (mut r, mut c) = ([0; PANEL], [0; PANEL]);
+                let meet = Entries::Long(&sums.meet);
+                let bounds = lower_bounds(&rows, &columns, at, sums, more_bits);
+                bounds.raise_meeting(meet, &mut r[..at.rows], &mut c[..at.columns]);
+                raise_by(at, r, c);
+            };
+            unsafe { products.for_each_of(Wants { more_bits, meet: true }, &visit)? };
+        }
+        let needs = |raised: Vec<AtomicU64>, lines: &[Line]| -> Result<Vec<i32>, Reason> {
+            let mut needs = empty(raised.len())?;
+            needs.extend(raised.into_iter().map(|need| need.into_inner() as i32));
+            plan::cap_needs(&mut needs, lines);
+            Ok(needs)
+        };
+        Ok((needs(row_raised, &products.a)?, needs(column_raised, &products.b)?))
+    }
+
+    /// Steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij.
+    unsafe fn largest(
+        &self,
+        products: &mut Products,
+        row_needs: &[i32],
+        column_needs: &[i32],
+    ) -> Result<Magnitude, Reason> {
+        let (rows, columns) = self.tables(products)?;
+        let (mut row_keys, mut column_keys) = (vector(products.a.len(), 0)?, vector(products.b.len(), 0)?);
+        needs::key_needs(row_needs, &products.a, &mut row_keys);
+        needs::key_needs(column_needs, &products.b, &mut column_keys);
+        let largest = AtomicI64::new(i64::MIN);
+        let visit = |at: Rectangle, g: Entries| {
+            let bounds = bounds(&rows, &columns, at, g);
+            let (r, c) = (&row_keys[at.i..][..at.rows], &column_keys[at.j..][..at.columns]);
+            // SAFETY: the CPU runs the kernels.
+            largest.fetch_max(unsafe { (self.kernels.largest)(&bounds, r, c) }, Ordering::Relaxed);
+        };
+        // SAFETY: by the contract of this function.
+        unsafe { products.for_each(&visit)? };
+        Ok(needs::largest_of_key(largest.into_inner()))
+    }
+
+    /// Step 5c: the lines with a balanced inner dimension; None where that cannot change the plan.
+    unsafe fn balanced<'a>(&'a self, plain: &Products<'a>) -> Result<Option<Products<'a>>, Reason> {
+        let exponents = [exponents(&plain.a)?, exponents(&plain.b)?];
+        // SAFETY: by the contract of this function, here and below.
+        let e = unsafe { self.inner_exponents(plain, Side::Rows, &exponents[0])? };
+        let f = unsafe { self.inner_exponents(plain, Side::Columns, &exponents[1])? };
+        let Some(d) = balance::shifts(&e, &f) else { return Ok(None) };
+        let balance = Balance::new([&exponents[0], &exponents[1]], d)?;
+        Ok(Some(unsafe { Products::scan(self, plain.view.balanced(balance)?)? }))
+    }
+
+    /// For every inner index the largest exponent of an element, relative to that of its line.
+    unsafe fn inner_exponents(
+        &self,
+        products: &Products,
+        side: Side,
+        exponents: &[i32],
+    ) -> Result<Vec<i32>, Reason> {
+        let part = products.part(side);
+        let mut most = vector(part.count, EMPTY)?;
+        // A task has some elements of all lines.
+        let step = (part.count.div_ceil(self.threads)).next_multiple_of(DEPTH);
+        team::for_each_chunk(self.threads, &mut most, step, &|number, most| {
+            let part = part.elements(number * step, most.len());
+            for group in 0..part.groups() {
+                let raise = |p: usize, chunk: &super::kernels::Chunk, first: usize| {
+                    let mut of_panel = [0; PANEL];
+                    for (own, &e) in of_panel.iter_mut().zip(&exponents[part.lines_of(p)]) {
+                        *own = e;
+                    }
+                    let (mut raised, count) = ([EMPTY; DEPTH], DEPTH.min(most.len() - first));
+                    // SAFETY: the chunk can be read, and the CPU runs the kernels.
+                    unsafe { (self.kernels.raise_inner)(chunk, &of_panel, &mut raised) };
+                    for (most, raised) in most[first..][..count].iter_mut().zip(raised) {
+                        *most = (*most).max(raised);
+                    }
+                };
+                // SAFETY: by the contract of this function.
+                unsafe { self.for_each_chunk(&part, part.panels(group), raise) };
+            }
+        })?;
+        Ok(most)
+    }
+
+    /// Step 5d: the plan for the lines that are left when those with the most bad entries are taken out, until no entry is bad: first
+    /// entries that no plan serves, then those that do not fit with what their lines need elsewhere. None where too much would be out.
+    unsafe fn without_the_worst(
+        &self,
+        products: &mut Products,
+        mut out: Out,
+        more_bits: bool,
+    ) -> Result<Option<Plan>, Reason> {
+        let (m, n) = (products.a.len(), products.b.len());
+        let limit = Magnitude::limit(crt(self.settings.moduli.min(MAX_MODULI)).limit);
+        for hopeless in [true, false] {
+            let (rows, columns) = self.tables(products)?;
+            let _charge = self.charge(BadEntries::bytes(m, n))?;
+            let mut bad = BadEntries::new(m, n).ok_or(Reason::NoMemory)?;
+            let (words, words_of_column) = bad.words();
+            let words = Shared::new(words);
+            let mark = |at: Rectangle, for_each: &dyn Fn(&mut dyn FnMut(usize, usize))| {
+                let mut of_tile = [0u32; PANEL];
+                for_each(&mut |i, j| of_tile[j] |= 1 << i);
+                for (j, bits) in of_tile[..at.columns].iter().enumerate() {
+                    // SAFETY: a word of this tile.
+                    unsafe { words.chunk((at.j + j) * words_of_column + at.i / WORD, 1)[0] = *bits };
+                }
+            };
+            // SAFETY: by the contract of this function, here and below.
+            if hopeless {
+                let (a, b) = (&products.a, &products.b);
+                let visit = |at: Rectangle, sums: &TileSums| {
+                    let bounds = lower_bounds(&rows, &columns, at, sums, more_bits);
+                    let (g, meet) = (Entries::Long(&sums.g), Entries::Long(&sums.meet));
+                    let exact = (&a[at.i..][..at.rows], &b[at.j..][..at.columns]);
+                    mark(at, &|f| bounds.for_each_hopeless(g, meet, exact, limit, f));
+                };
+                unsafe { products.for_each_of(Wants { more_bits, meet: true }, &visit)? };
+            } else {
+                let (row_needs, column_needs) = unsafe { self.needs(products, more_bits)? };
+                let visit = |at: Rectangle, g: Entries| {
+                    let bounds = bounds(&rows, &columns, at, g);
+                    let (r, c) = (&row_needs[at.i..][..at.rows], &column_needs[at.j..][..at.columns]);
+                    mark(at, &|f| bounds.for_each_misfit(r, c, limit, f));
+                };
+                unsafe { products.for_each(&visit)? };
+            }
+            if !bad.take_out(&mut out) {
+                return Ok(None);
+            }
+            out.rows.iter().for_each(|&i| products.take_out(Side::Rows, i));
+            out.columns.iter().for_each(|&j| products.take_out(Side::Columns, j));
+            if let Some(mut plan) = unsafe { self.attempt(products, more_bits)? } {
+                out.rows.sort_unstable();
+                out.columns.sort_unstable();
+                plan.out = out;
+                return Ok(Some(plan));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The plan with fewer moduli; the first where both have as many.
+fn fewer(first: Option<Plan>, second: Option<Plan>) -> Option<Plan> {
+    match (first, second) {
+        (Some(first), Some(second)) if second.moduli < first.moduli => Some(second),
+        (first, second) => first.or(second),
+    }
+}
+
+fn most(lines: &[Line]) -> u64 {
+    lines.iter().map(|line| line.nonzeros).max().unwrap_or(0)
+}
+
+fn exponents(lines: &[Line]) -> Result<Vec<i32>, Reason> {
+    let mut out = empty(lines.len())?;
+    out.extend(lines.iter().map(|line| line.exponent));
+    Ok(out)
+}
+
+fn bounds<'a>(rows: &'a LineTable, columns: &'a LineTable, at: Rectangle, g: Entries<'a>) -> Bounds<'a> {
+    let (rows, columns) = (rows.part(at.i, at.rows), columns.part(at.j, at.columns));
+    Bounds { rows, columns, g, more_bits: 0, stride: PANEL }
+}
+
+/// The same with the lower bounds that there are.
+fn lower_bounds<'a>(
+    rows: &'a LineTable,
+    columns: &'a LineTable,
+    at: Rectangle,
+    sums: &'a TileSums,
+    more_bits: bool,
+) -> Bounds<'a> {
+    let more_bits = if more_bits { MORE_BITS } else { 0 };
+    Bounds { more_bits, ..bounds(rows, columns, at, Entries::Long(&sums.lower)) }
+}
+
+fn maxima(count: usize) -> Result<Vec<AtomicU64>, Reason> {
+    let mut out = empty(count)?;
+    out.resize_with(count, || AtomicU64::new(0));
+    Ok(out)
+}
+
+fn values(maxima: Vec<AtomicU64>) -> Result<Vec<u64>, Reason> {
+    let mut out = empty(maxima.len())?;
+    out.extend(maxima.into_iter().map(AtomicU64::into_inner));
+    Ok(out)
+}
+
+/// Most values are there already, and looking is cheaper than writing.
+fn raise(maxima: &[AtomicU64], by: &[u64]) {
+    for (maximum, &by) in maxima.iter().zip(by) {
+        if by > maximum.load(Ordering::Relaxed) {
+            maximum.fetch_max(by, Ordering::Relaxed);
+        }
+    }
+}

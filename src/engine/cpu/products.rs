@@ -1,0 +1,423 @@
+//! The statistics of all lines of a call, and integer products of their magnitudes: what the plan is made from.
+
+use std::ops::Range;
+
+use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
+use super::driver::{GROUP, Part, Run};
+use super::kernels::change::OF_DIGITS;
+use super::kernels::{Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Place, Side, Stream, TILE, Tile};
+use super::team::{self, Panicked, Shared};
+use super::view::View;
+use super::workspace::{Arena, piece_bytes, vector};
+use crate::gemm::{Lines, Rectangle};
+use crate::options::Mode;
+use crate::ozaki::bound::Line;
+use crate::ozaki::needs::Entries;
+use crate::ozaki::scan::Scan;
+use crate::route::Reason;
+
+/// A product over more elements than this is kept for its second use.
+const KEPT_FROM: usize = 1024;
+/// And so is a product of at most so many entries.
+const CACHED_ENTRIES: usize = 1 << 20;
+
+/// Bytes of the rows of a task, for second caches of a megabyte and more.
+const ROWS_BYTES: usize = 512 << 10;
+
+/// The magnitudes of all lines, packed, where they fit into the workspace; and the product of them after the first pass, if it
+/// fits too.
+struct Whole {
+    a: Packed,
+    b: Packed,
+    /// G tile by tile: sums of at most 2^16 products fit 32 bits.
+    kept: Option<Kept>,
+    arena: Box<Arena>,
+}
+
+/// Where G is kept.
+#[derive(Clone, Copy)]
+struct Kept(*mut Tile);
+// SAFETY: each tile belongs to one task.
+unsafe impl Sync for Kept {}
+// SAFETY: as above.
+unsafe impl Send for Kept {}
+
+impl Kept {
+    fn tile(self, number: usize) -> *mut Tile {
+        self.0.wrapping_add(number)
+    }
+}
+
+/// A line that takes part in nothing.
+const NOTHING: Line = Line { exponent: 0, exact_at: 0, nonzeros: 0, sum: 0, squares: 0 };
+
+/// Which products a pass wants besides G.
+#[derive(Clone, Copy, Debug)]
+pub struct Wants {
+    /// The lower bounds of step 5b.
+    pub more_bits: bool,
+    /// The numbers of places at which both lines have a nonzero (step 5a).
+    pub meet: bool,
+}
+
+/// The sums of a tile; entry (i, j) is `x[j * PANEL + i]`.
+#[derive(Clone)]
+pub struct TileSums {
+    /// G = A~ B~.
+    pub g: [i64; TILE],
+    /// 2^14 G + 2^7 (A~ B~2 + A~2 B~) + A~2 B~2; or G again.
+    pub lower: [i64; TILE],
+    /// Places at which both lines have a nonzero; or zeros.
+    pub meet: [i64; TILE],
+}
+
+impl TileSums {
+    const ZERO: Self = Self { g: [0; TILE], lower: [0; TILE], meet: [0; TILE] };
+}
+
+/// The statistics of the lines in a view, and products of their magnitudes, tile by tile.
+pub struct Products<'a> {
+    run: &'a Run<'a>,
+    pub view: View,
+    pub a: Vec<Line>,
+    pub b: Vec<Line>,
+    whole: Option<Whole>,
+    /// G has been computed and kept.
+    computed: bool,
+    /// Memory came fresh from the system.
+    pub fresh: bool,
+}
+
+impl<'a> Products<'a> {
+    /// Scans all lines. Those that are not finite are taken out of the view.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read, here and below, as long as this lives.
+    pub unsafe fn scan(run: &'a Run<'a>, view: View) -> Result<Self, Reason> {
+        let (a, b) = (vector(run.call.m, NOTHING)?, vector(run.call.n, NOTHING)?);
+        let mut out = Self { run, view, a, b, whole: None, computed: false, fresh: false };
+        out.whole = out.place_for_all();
+        out.fresh = out.whole.as_ref().is_some_and(|whole| whole.arena.fresh);
+        // SAFETY: by the contract of this function.
+        unsafe { out.scan_lines()? };
+        Ok(out)
+    }
+
+    /// Gives back the memory of what is packed: it is packed anew for any further use.
+    pub fn release(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            whole.arena.keep();
+        }
+        self.computed = false;
+    }
+
+    fn place_for_all(&self) -> Option<Whole> {
+        let run = self.run;
+        let (m, n) = (run.call.m.next_multiple_of(PANEL), run.call.n.next_multiple_of(PANEL));
+        let length = run.call.k.next_multiple_of(DEPTH);
+        let kernels = run.kernels;
+        let bytes = |lines: usize| Packed::bytes(kernels, lines, length, 1);
+        let whole = |keeps: bool| {
+            if run.settings.mode == Mode::Fast || length > MOST_LENGTH {
+                return None;
+            }
+            m.checked_add(n)?.checked_mul(2 * length)?; // `bytes` cannot overflow
+            let g = if keeps { m.checked_mul(n)?.checked_mul(size_of::<i32>())? } else { 0 };
+            let (a, b) = (piece_bytes(bytes(m)), piece_bytes(bytes(n)));
+            let arena = Arena::take(a.checked_add(b)?.checked_add(g)?, run.limit()).ok()?;
+            let mut pieces = arena.pieces();
+            let (a, b) = (pieces.next(a), pieces.next(b));
+            Some(Whole {
+                a: Packed::new(a, kernels, m, length),
+                b: Packed::new(b, kernels, n, length),
+                kept: keeps.then(|| Kept(pieces.next(g).cast())),
+                arena,
+            })
+        };
+        // To compute a tile of a short product again takes less time than to fetch it from memory, unless a cache holds all.
+        let keeps = length > KEPT_FROM || m.saturating_mul(n) <= CACHED_ENTRIES;
+        whole(keeps).or_else(|| whole(false))
+    }
+
+    /// All elements of the lines of an operand.
+    pub fn part(&self, side: Side) -> Part<'_> {
+        let operand: &Lines = if side == Side::Rows { &self.run.call.a } else { &self.run.call.b };
+        let (lines, count, view) = (operand.count, operand.length, self.view.side(side));
+        Part { side, operand, first_line: 0, lines, first: 0, count, view, digit: None }
+    }
+
+    /// The statistics of every line; the magnitudes are packed on the way if there is room for all.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    unsafe fn scan_lines(&mut self) -> Result<(), Reason> {
+        let (mut a, mut b) = (std::mem::take(&mut self.a), std::mem::take(&mut self.b));
+        let (packed_a, packed_b) = self.whole.as_ref().map(|whole| (whole.a, whole.b)).unzip();
+        let (of_a, of_b) = (self.part(Side::Rows), self.part(Side::Columns));
+        let (rows, columns) = (Shared::new(&mut a), Shared::new(&mut b));
+        let done = team::run(self.run.threads, of_a.groups() + of_b.groups(), &|group| {
+            let (part, packed, out, group) = match group.checked_sub(of_a.groups()) {
+                None => (&of_a, packed_a, &rows, group),
+                Some(group) => (&of_b, packed_b, &columns, group),
+            };
+            // SAFETY: by the contract of this function; each task has lines of its own.
+            unsafe { self.panels(part, part.panels(group), packed, out) };
+        });
+        (self.a, self.b) = (a, b);
+        Ok(done?)
+    }
+
+    /// The statistics of some panels. The elements are read twice, the second time out of a cache.
+    ///
+    /// # Safety
+    ///
+    /// The operand can be read, and nobody else writes the panels and the statistics of their lines.
+    unsafe fn panels(&self, part: &Part, panels: Range<usize>, packed: Option<Packed>, out: &Shared<Line>) {
+        let run = self.run;
+        let own = |p: usize| p - panels.start;
+        let mut scans = [[Scan::EMPTY; PANEL]; GROUP];
+        // SAFETY: by the contract of this function.
+        unsafe {
+            run.for_each_chunk(part, panels.clone(), |p, chunk, _| {
+                (run.kernels.scan)(chunk, &mut scans[own(p)]);
+            });
+        }
+        for p in panels.clone() {
+            let mut bad = 0;
+            for (l, scan) in scans[own(p)].iter_mut().enumerate().filter(|(_, scan)| !scan.is_finite()) {
+                bad |= 1 << l;
+                *scan = Scan::EMPTY;
+            }
+            if bad != 0 {
+                self.view.take_out(part.side, p, bad);
+            }
+        }
+        let exponents = scans.map(|scans| scans.map(|scan| scan.exponent()));
+        let mut totals = [[(0, 0); PANEL]; GROUP];
+        let mut sums = [LineSums::ZERO; GROUP];
+        let fold = |totals: &mut [(u64, u64); PANEL], sums: &mut LineSums| {
+            for (l, total) in totals.iter_mut().enumerate() {
+                let (sum, squares) = sums.of(l);
+                *total = (total.0 + sum, total.1 + squares);
+            }
+            *sums = LineSums::ZERO;
+        };
+        // SAFETY: as above.
+        unsafe {
+            run.for_each_chunk(part, panels.clone(), |p, chunk, at| {
+                let place = packed.map(|packed| packed.place(0, p, at));
+                let own = own(p);
+                (run.kernels.magnitudes)(part.side, chunk, &exponents[own], &mut sums[own], place);
+                if (at / DEPTH + 1).is_multiple_of(LineSums::CHUNKS) {
+                    fold(&mut totals[own], &mut sums[own]);
+                }
+            });
+        }
+        for p in panels.clone() {
+            fold(&mut totals[own(p)], &mut sums[own(p)]);
+            // SAFETY: by the contract of this function.
+            let out = unsafe { out.chunk(p * PANEL, PANEL) };
+            for ((out, scan), (sum, squares)) in out.iter_mut().zip(&scans[own(p)]).zip(totals[own(p)]) {
+                *out = Line::with_sums(scan, sum, squares);
+            }
+        }
+    }
+
+    /// A line takes part in nothing from now on.
+    pub fn take_out(&mut self, side: Side, line: usize) {
+        let lines = if side == Side::Rows { &mut self.a } else { &mut self.b };
+        lines[line] = NOTHING;
+        self.view.take_line_out(side, line);
+    }
+
+    /// Calls f for every tile of G, on all threads: entry (i, j) is `g[j * PANEL + i]`.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    pub unsafe fn for_each(&mut self, f: &(dyn Fn(Rectangle, Entries) + Sync)) -> Result<(), Reason> {
+        let (m, n) = (self.run.call.m, self.run.call.n);
+        let Some(whole) = &self.whole else {
+            let wants = Wants { more_bits: false, meet: false };
+            // SAFETY: by the contract of this function.
+            return unsafe { self.for_each_of(wants, &|at, sums| f(at, Entries::Long(&sums.g))) };
+        };
+        let run = self.run;
+        let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
+        // The rows of a task are to stay in a cache over the whole inner dimension, which is not cut here.
+        let fitting = (ROWS_BYTES / whole.a.panel).clamp(2, 16);
+        let blocking = Blocking { down: fitting, ..(run.kernels.blocking)(whole.a.length) };
+        let tasks = Tasks::new(at, blocking, run.threads);
+        let down = m.div_ceil(PANEL);
+        let kept = whole.kept;
+        let (a, b, computed) = (whole.a, whole.b, self.computed);
+        team::run(run.threads, tasks.count, &|task| {
+            let mut own = Tile([0; TILE]);
+            let task_at = tasks.rectangle(task);
+            let rows_of_task = task_at.rows.div_ceil(PANEL);
+            for tile in tiles(task_at) {
+                let (p, q) = (tile.i / PANEL, tile.j / PANEL);
+                let sums = match kept {
+                    // SAFETY: the tile is inside of the arena and belongs to one task.
+                    Some(kept) => unsafe { &mut *kept.tile(q * down + p) },
+                    None => &mut own,
+                };
+                if !computed {
+                    // The next panel of columns comes while the rows of the task go by.
+                    let lines = (a.panel / CACHE_LINE).div_ceil(rows_of_task * a.length / DEPTH);
+                    let part = (tile.i - task_at.i) / PANEL * (a.panel / rows_of_task);
+                    let next = Stream { at: b.panel(0, q + 1).wrapping_add(part), lines };
+                    // SAFETY: the panels are packed.
+                    unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, next, sums) };
+                }
+                f(tile, Entries::Short(&sums.0));
+            }
+        })?;
+        self.computed = kept.is_some();
+        Ok(())
+    }
+
+    /// Calls f for every tile with all that is wanted: block by block, packed anew each time.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read.
+    pub unsafe fn for_each_of(
+        &self,
+        wants: Wants,
+        f: &(dyn Fn(Rectangle, &TileSums) + Sync),
+    ) -> Result<(), Reason> {
+        let (run, call) = (self.run, self.run.call);
+        let kernels = run.kernels;
+        let digits: &[Digit] = match (wants.more_bits, wants.meet) {
+            (false, false) => &[Digit::First],
+            (true, false) => &[Digit::First, Digit::Second],
+            (false, true) => &[Digit::First, Digit::Presence],
+            (true, true) => &[Digit::First, Digit::Second, Digit::Presence],
+        };
+        let fit = Blocks::largest(call.m, call.n, call.k).fit(|blocks| {
+            // Sums are kept only from one part of the inner dimension to the next.
+            let tiles = (blocks.rows / PANEL).checked_mul(blocks.columns / PANEL).ok_or(Reason::NoMemory)?;
+            let kept = if blocks.length < call.k { tiles } else { 0 };
+            let charge = run.charge(kept.checked_mul(size_of::<TileSums>()).ok_or(Reason::NoMemory)?)?;
+            let panels = (blocks.rows + blocks.columns).checked_mul(2 * digits.len() * blocks.length);
+            panels.ok_or(Reason::NoMemory)?;
+            let bytes =
+                |lines: usize| piece_bytes(Packed::bytes(kernels, lines, blocks.length, digits.len()));
+            let (a, b) = (bytes(blocks.rows), bytes(blocks.columns));
+            let arena = Arena::take(a + b, run.limit())?;
+            Ok((charge, vector(kept, TileSums::ZERO)?, a, arena))
+        })?;
+        let (blocks, (_charge, mut kept, rows_bytes, arena)) = fit;
+        let start = arena.pieces().next(rows_bytes);
+        for at in rectangles(call.m, call.n, (blocks.rows, blocks.columns)) {
+            let all: Vec<Rectangle> = tiles(at).collect();
+            kept.fill(TileSums::ZERO);
+            for first in (0..call.k).step_by(blocks.length) {
+                let count = blocks.span(first, call.k);
+                let length = count.next_multiple_of(DEPTH);
+                let a = Packed::new(start, kernels, blocks.rows, length);
+                let b = Packed::new(start.wrapping_add(rows_bytes), kernels, blocks.columns, length);
+                // SAFETY: by the contract of this function.
+                unsafe {
+                    let rows =
+                        Part { first_line: at.i, lines: at.rows, first, count, ..self.part(Side::Rows) };
+                    self.pack(rows, &self.a, digits, a)?;
+                    let columns = Part {
+                        first_line: at.j,
+                        lines: at.columns,
+                        first,
+                        count,
+                        ..self.part(Side::Columns)
+                    };
+                    self.pack(columns, &self.b, digits, b)?;
+                }
+                let add = |number: usize, sums: &mut TileSums| {
+                    let tile = &all[number];
+                    let (p, q) = ((tile.i - at.i) / PANEL, (tile.j - at.j) / PANEL);
+                    // SAFETY: the panels are packed.
+                    unsafe { self.add(wants, (a, p), (b, q), sums) };
+                    if first + count == call.k {
+                        f(*tile, sums);
+                    }
+                };
+                if kept.is_empty() {
+                    team::run(run.threads, all.len(), &|number| {
+                        let mut sums = TileSums::ZERO;
+                        add(number, &mut sums);
+                    })?;
+                } else {
+                    let kept = &mut kept[..all.len()];
+                    team::for_each_chunk(run.threads, kept, 1, &|number, sums| add(number, &mut sums[0]))?;
+                }
+            }
+        }
+        arena.keep();
+        Ok(())
+    }
+
+    /// Packs the digits of the lines of a part, a plane for each.
+    ///
+    /// # Safety
+    ///
+    /// The operand can be read, and there is room for the panels.
+    unsafe fn pack(
+        &self,
+        part: Part,
+        lines: &[Line],
+        digits: &[Digit],
+        packed: Packed,
+    ) -> Result<(), Panicked> {
+        team::run(self.run.threads, part.lines.div_ceil(PANEL), &|p| {
+            let mut exponents = [0; PANEL];
+            for (out, line) in exponents.iter_mut().zip(&lines[part.lines_of(p)]) {
+                *out = line.exponent;
+            }
+            for (plane, &digit) in digits.iter().enumerate() {
+                let (part, exponents) = match digit {
+                    Digit::First => (part, &exponents),
+                    digit => (Part { digit: Some((digit, &exponents)), ..part }, &OF_DIGITS),
+                };
+                // SAFETY: by the contract of this function.
+                unsafe {
+                    self.run.for_each_chunk(&part, p..p + 1, |p, chunk, at| {
+                        let place: Option<Place> = Some(packed.place(plane, p, at));
+                        let mut sums = LineSums::ZERO; // known already
+                        (self.run.kernels.magnitudes)(part.side, chunk, exponents, &mut sums, place);
+                    });
+                }
+            }
+        })
+    }
+
+    /// Adds what the packed elements give for a tile.
+    ///
+    /// # Safety
+    ///
+    /// The panels are packed with the digits that are wanted.
+    unsafe fn add(&self, wants: Wants, (a, p): (Packed, usize), (b, q): (Packed, usize), out: &mut TileSums) {
+        let mut tile = Tile([0; TILE]);
+        let mut product = |x: usize, y: usize, add: &mut dyn FnMut(usize, i64)| {
+            let next = Stream { at: std::ptr::null(), lines: 0 };
+            // SAFETY: by the contract of this function.
+            unsafe { (self.run.kernels.product)(a.panel(x, p), b.panel(y, q), a.length, next, &mut tile) };
+            tile.0.iter().enumerate().for_each(|(at, &sum)| add(at, sum.into()));
+        };
+        let TileSums { g, lower, meet } = out;
+        product(0, 0, &mut |at, sum| {
+            g[at] += sum;
+            lower[at] += if wants.more_bits { sum << 14 } else { sum };
+        });
+        if wants.more_bits {
+            product(0, 1, &mut |at, sum| lower[at] += sum << 7);
+            product(1, 0, &mut |at, sum| lower[at] += sum << 7);
+            product(1, 1, &mut |at, sum| lower[at] += sum);
+        }
+        if wants.meet {
+            let plane = 1 + usize::from(wants.more_bits);
+            product(plane, plane, &mut |at, sum| meet[at] += sum);
+        }
+    }
+}
