@@ -77,22 +77,24 @@ def row_of_table(args, blas, native, one, k):
 
 def wrong_with(args, one, row, a, b, call, rows, columns):
     found = []
+    if args.accuracy == "fp64" and a.size * b.shape[1] <= ORACLE_ENTRIES:
+        row["oracle"] = plan_auto(a, b)[0]["n"]
     if row["broken"]:
         found.append(f"{row['broken']} entries beyond their bound")
     if row["route"] != "emulated":
-        if one.must_emulate and args.accuracy == "fp64":
-            found.append(f"native as a whole ({call.get('reason')})")
+        if row["oracle"]:
+            found.append(f"native as a whole ({row['reason']}), the oracle has N = {row['oracle']}")
+        elif one.must_emulate and args.accuracy == "fp64":
+            found.append(f"native as a whole ({row['reason']}), though few rows and columns are bad")
         return found
-    if (len(rows), len(columns)) != (call.get("rows_native") or 0, call.get("columns_native") or 0):
-        found.append(f"oz2_last_call names {len(rows)} rows and {len(columns)} columns as native, and counts {call.get('rows_native')} and {call.get('columns_native')}")
+    if row["oracle"] and row["moduli"] > row["oracle"]:
+        found.append(f"N = {row['moduli']}, the oracle has {row['oracle']}")
+    if (len(rows), len(columns)) != (row["rows_native"] or 0, row["columns_native"] or 0):
+        found.append(f"{row['rows_native']} rows and {row['columns_native']} columns native, {len(rows)} and {len(columns)} named")
     if 10 * (len(rows) + len(columns)) > row["m"] + row["n"]:
         found.append(f"{len(rows)} rows and {len(columns)} columns native, more than a tenth")
     if not rows and not columns and call.get("bound") is not None and abs(call["bound"] - row["promise"]) > 1e-3:
         found.append(f"oz2_last_call says bound {call['bound']}, T + 1 is {row['promise']:.3f}")
-    if args.accuracy == "fp64" and a.shape[0] * a.shape[1] * b.shape[1] <= ORACLE_ENTRIES:
-        row["oracle"] = plan_auto(a, b)[0]["n"]
-        if row["oracle"] and row["moduli"] > row["oracle"]:
-            found.append(f"N = {row['moduli']}, the oracle has {row['oracle']}")
     return found
 
 
@@ -129,7 +131,7 @@ def all_least(args, blas, failures):
         return
     for one in curves.named(curves.LEAST):
         for k in curves.LEAST_K:
-            found = curves.least_moduli(blas, one, args.size, args.size + 1, k, args.seed, args.accuracy)
+            found = curves.least_moduli(blas, one, k, args.seed, args.accuracy)
             if args.accuracy == "fp64" and (not found["auto"] or not found["least"] or found["auto"] > found["least"] + 1):
                 failures.append(f"{one.name}, k = {k}: N = {found['auto']}, the least that would do is {found['least']}")
             print(f"{one.name}, k={k}: N = {found['auto']}, least {found['least']}", file=sys.stderr)
@@ -142,13 +144,16 @@ README_MARKS = "<!-- accuracy table: scripts/grade --readme -->", "<!-- end of t
 
 
 def write_readme(report):
-    """Puts some rows of the largest k between the marks in README.md."""
+    """Puts some classes, each at its largest k, between the marks in README.md."""
     readme = ROOT / "README.md"
     before, rest = readme.read_text().split(README_MARKS[0])
     after = rest.split(README_MARKS[1])[1]
-    largest = max(r["k"] for r in report["rows"])
     chosen = {one.name for one in classes() if one.readme}
-    lines = [README_MARKS[0], "", *table.class_table([r for r in report["rows"] if r["k"] == largest and r["name"] in chosen]), "", README_MARKS[1]]
+    largest = {}
+    for row in report["rows"]:
+        if row["name"] in chosen:
+            largest[row["name"]] = max(row, largest.get(row["name"], row), key=lambda row: row["k"])
+    lines = [README_MARKS[0], "", *table.class_table(largest.values()), "", README_MARKS[1]]
     readme.write_text(before + "\n".join(lines) + after)
 
 
@@ -173,8 +178,8 @@ def arguments():
     ap = argparse.ArgumentParser(prog="scripts/grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", default=str(ROOT / "docs" / "measured"), metavar="DIR", help="where accuracy.md, .json and .svg go (default docs/measured)")
     ap.add_argument("--no-write", action="store_true", help="print the table only")
-    ap.add_argument("--readme", action="store_true", help="renew the table in README.md too")
-    ap.add_argument("--size", type=int, default=24, metavar="M", help="rows of A; B has a column more (default 24)")
+    ap.add_argument("--readme", action="store_true", help="renew the table in README.md too (classes marked readme in tests/grading/inputs.py)")
+    ap.add_argument("--size", type=int, default=40, metavar="M", help="rows of A; B has a column more (default 40)")
     ap.add_argument("--k", type=int, nargs="+", default=[61, 256, 2048], help="inner dimensions (default 61 256 2048)")
     ap.add_argument("--only", metavar="TEXT", help="only the classes and tests whose name contains TEXT")
     ap.add_argument("--seed", type=int, default=0, help="seed of the random data (default 0)")
@@ -204,7 +209,8 @@ def main():
     report = dict(library=blas.version(), accuracy=args.accuracy, native=native_name, machine=processor(), m=args.size, n=args.size + 1, seed=args.seed,
                   date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
                   command=shlex.join(["scripts/grade", *(within_repository(x) if x.startswith(os.sep) else x for x in sys.argv[1:])]),
-                  engines=sorted({r["engine"] for r in rows if r["engine"]}), seconds=time.time() - start, rows=rows, detectors=tests, least=least, curves=lines,
+                  engines=sorted({r["engine"] for r in rows if r["engine"]}), seconds=time.time() - start, rows=rows, detectors=tests, least=least,
+                  least_shape=curves.LEAST_SHAPE, curves=lines,
                   failures=failures)
     picture = plot.svg(lines, with_spread(rows))
     text = table.markdown(report, picture)

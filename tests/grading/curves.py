@@ -6,6 +6,8 @@ MOST = 20
 CURVES = ["uniform(-.5,.5)", "phi=1", "phi=2", "checkerboard 2^8"]
 LEAST = ["uniform(-.5,.5)", "uniform(0,1)", "normal"]
 LEAST_K = [64, 256, 1024, 4096]
+# With fewer entries the largest error is smaller by chance, and so is the least N: of 12 x 13 entries some do with one modulus less.
+LEAST_SHAPE = 40, 41
 
 
 def named(names):
@@ -22,9 +24,9 @@ def fixed_moduli(blas, exact, a, b, accuracy, counts=range(2, MOST + 1)):
         yield count, grade(exact, c, accuracy)
 
 
-def least_moduli(blas, one, m, n, k, seed, accuracy):
+def least_moduli(blas, one, k, seed, accuracy):
     """The N that auto takes and the least N with which the mode accurate, judged by its exact errors, keeps the promise."""
-    a, b, _ = one.pair(seed, m, n, k)
+    a, b, _ = one.pair(seed, *LEAST_SHAPE, k)
     exact = Exact(a, b)
     blas.product(a, b)
     auto = blas.last_call().get("moduli")

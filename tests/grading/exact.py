@@ -133,13 +133,13 @@ def promise(terms, accuracy="fp64"):
     return {"fp64": 2 * math.sqrt(terms), "textbook": max(1, terms - 1), "high": 1}[accuracy] + 1
 
 
-def ratio(entry, underflows=1):
-    """error / (u (|A||B| + |C before|)) as a double, after `underflows` times 2^-1075 are taken from the error."""
+def ratio(entry):
+    """error / (u (|A||B| + |C before|)) as a double, after 2^-1075 is taken from the error."""
     if entry.error is None:
         return math.inf
     size, error = entry.size + entry.start, entry.error << 53
     if size.bit_length() + entry.unit < -900:       # elsewhere that term is nothing
-        error = max(0, error - underflows * Fraction(2) ** (53 - 1075 - entry.unit))
+        error = max(0, error - Fraction(2) ** (53 - 1075 - entry.unit))
     if not error:
         return 0.0
     if not size:
@@ -170,7 +170,7 @@ def grade(exact, c, accuracy="fp64", rows=(), columns=(), whole=False):
         if whole or entry.i in rows or entry.j in columns:
             out.native += 1
             if math.isfinite(entry.value) or not may_overflow(entry):
-                out.worst_native = max(out.worst_native, ratio(entry, exact.inner + 1))
+                out.worst_native = max(out.worst_native, ratio(entry))
             kept = keeps_native_bound(entry, exact.inner)
         else:
             out.promised += 1

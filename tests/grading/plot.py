@@ -49,9 +49,9 @@ class Panel:
     def curve(self, points, colour, width=1.6, dash=""):
         self.line([(self.horizontal(x), self.vertical(y)) for x, y in points], colour, width, dash)
 
-    def dot(self, x, y, colour, filled):
+    def dot(self, x, y, colour, filled=True, radius=4):
         fill = colour if filled else "#fff"
-        self.parts.append(f'<circle cx="{self.horizontal(x):.1f}" cy="{self.vertical(y):.1f}" r="4" fill="{fill}" stroke="{colour}" stroke-width="1.4"/>')
+        self.parts.append(f'<circle cx="{self.horizontal(x):.1f}" cy="{self.vertical(y):.1f}" r="{radius}" fill="{fill}" stroke="{colour}" stroke-width="1.4"/>')
 
     def level(self, value, text):
         at = self.vertical(value)
@@ -83,23 +83,24 @@ def against_moduli(curves):
     for one, colour in zip(curves, COLOURS):
         panel.curve(one["curve"], colour)
         panel.entry(one["name"], colour)
-    for one, colour in zip(curves, COLOURS):
-        if one["auto"]:
-            panel.dot(*one["auto"], colour, True)
+    for index, (one, colour) in enumerate(zip(curves, COLOURS)):
+        if one["auto"]:                             # smaller and smaller, so that none covers another
+            panel.dot(*one["auto"], colour, radius=max(3, 6.5 - index))
     return panel.close()
 
 
 def against_spread(rows):
     families = {}
     for row in rows:
-        families.setdefault(row["family"], []).append(row)
+        if row["bits"] >= 4:                        # the axis begins there
+            families.setdefault(row["family"], []).append(row)
     families = {name: sorted(some, key=lambda row: row["bits"]) for name, some in families.items() if len({row["bits"] for row in some}) > 1}
     if not families:
         return None
     k = rows[0]["k"]
-    x = lambda bits: (math.log2(max(bits, 4)) - 2) / 8
+    x = lambda bits: (math.log2(bits) - 2) / 8
     panel = Panel(WIDTH, f"mode auto against the spread of the exponents, k = {k}", "spread in bits (dots: filled emulated, hollow computed natively)",
-                  x, [4, 8, 16, 32, 64, 128, 256, 512, 1024], -2, 4)
+                  x, [4, 8, 16, 32, 64, 128, 256, 512, 1024], -2, 6)
     panel.level(max(row["promise"] for row in rows), "promise, T + 1")
     for (name, some), colour in zip(families.items(), COLOURS):
         panel.curve([(row["bits"], row["error_native"]) for row in some], colour, 1.0, "2 3")

@@ -50,7 +50,8 @@ def markdown(report, picture):
         lines += ["## Classical floating point?", "", "`tests/grading/detectors.py`: tests that fixed-point arithmetic or Strassen-like algorithms fail.", "",
                   *detector_table(report["detectors"]), ""]
     if report["least"]:
-        lines += ["## N against the least N", "", "The least N with which the mode accurate keeps the promise on these data, judged by its exact errors, which no plan can know.", "",
+        lines += ["## N against the least N", "", "Products of {} x {} entries: the N of mode auto, and the least N with which the mode accurate keeps the promise on these data,".format(*report["least_shape"]),
+                  "judged by its exact errors, which no plan can know.", "",
                   *least_table(report["least"]), ""]
     lines += ["## Found wanting", "", *[f"- {text}" for text in report["failures"]], ""] if report["failures"] else []
     lines += [f"Library: {report['library']}, accuracy {report['accuracy']}, engine {', '.join(report['engines']) or '-'}. Native: {report['native']}.",

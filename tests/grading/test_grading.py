@@ -252,7 +252,7 @@ def test_what_some_classes_are_for():
 
 def test_the_picture():
     curves = [dict(name="a < b", k=256, auto=[14, 1.0], curve=[[8, 1e9], [14, 1.0], [20, 0.0]], promise=33.0)]
-    rows = [dict(family="f", bits=bits, k=256, promise=33.0, error_native=5.0, shown=1.0, route=route) for bits, route in ((0, "emulated"), (64, "native"))]
+    rows = [dict(family="f", bits=bits, k=256, promise=33.0, error_native=5.0, shown=1.0, route=route) for bits, route in ((8, "emulated"), (64, "native"))]
     text = plot.svg(curves, rows)
     assert "a &lt; b" in text and text.count("<circle") == 3 and "promise" in text
     assert plot.svg([], rows) is None and plot.svg(curves, []) is None
@@ -260,34 +260,33 @@ def test_the_picture():
 
 # ---- the library ----
 
-ON_LIBRARY = """
-import json, sys
-from grading import detectors
-from grading.blas import Blas, Recorded
-product = Recorded(Blas(sys.argv[1]))
-results = [vars(test(product)) for test in detectors.ALL]
-print(json.dumps([results, product.paths]))
-"""
-
-
 def run(*command, **options):
     env = {name: value for name, value in os.environ.items() if not name.startswith("OZ2_") and name != "LD_PRELOAD"}
     env.update(OZ2_LIB=str(LIB), PYTHONPATH=str(ROOT / "tests"), PYTHONDONTWRITEBYTECODE="1", **options)
     return subprocess.run([sys.executable, *map(str, command)], env=env, capture_output=True, text=True, timeout=120)
 
 
-def test_the_library_is_classical():
-    done = run("-c", ON_LIBRARY, LIB, OZ2_MIN_SIZE="0")
-    assert done.returncode == 0, done.stderr
-    results, paths = json.loads(done.stdout)
-    assert len(results) == len(detectors.ALL) and all(result["passed"] for result in results), results
-    assert any(path.startswith("emulated") for path in paths), paths
+def grade(folder, *arguments, **options):
+    done = run(ROOT / "scripts/grade.py", "--out", folder, *arguments, **options)
+    assert (folder / "accuracy.json").exists(), done.stderr
+    return done, json.loads((folder / "accuracy.json").read_text())
 
 
-def test_grade(tmp_path):
-    done = run(ROOT / "scripts/grade.py", "--size", 6, "--k", 33, "--only", "normal", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "accuracy.json").read_text())
+def test_the_library(tmp_path):
+    """All of scripts/grade on small products."""
+    done, report = grade(tmp_path, "--size", 12, "--k", 61)
+    assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["name"]: row for row in report["rows"]}
-    assert rows["normal"]["route"] == "emulated" and rows["normal"]["checked"] == 42 and not report["failures"]
-    assert "| normal | 33 |" in (tmp_path / "accuracy.md").read_text()
+    assert set(rows) == set(CLASSES) and not report["failures"]
+    assert rows["normal"]["route"] == "emulated" and rows["normal"]["checked"] == rows["normal"]["entries"] == 12 * 13
+    assert len(report["detectors"]) == len(detectors.ALL) and all(one["passed"] for one in report["detectors"])
+    assert all(one["auto"] <= one["least"] + 1 for one in report["least"]) and len(report["least"]) == 12
+    assert "| normal | 61 |" in (tmp_path / "accuracy.md").read_text()
+    assert "<svg" in (tmp_path / "accuracy.svg").read_text()
+
+
+def test_grade_fails_where_it_must(tmp_path):
+    """With 8 moduli at most nothing of this is provable."""
+    done, report = grade(tmp_path, "--size", 6, "--k", 33, "--only", "uniform", OZ2_MODULI="8")
+    assert done.returncode == 1 and "native as a whole" in done.stderr
+    assert len(report["failures"]) == 2 and all(row["route"] == "native" for row in report["rows"])
