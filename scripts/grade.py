@@ -143,8 +143,8 @@ def all_least(args, blas, failures):
 README_MARKS = "<!-- accuracy table: scripts/grade --readme -->", "<!-- end of the accuracy table -->"
 
 
-def write_readme(report):
-    """Puts some classes, each at its largest k, between the marks in README.md."""
+def write_readme(report, picture):
+    """Puts some classes, each at its largest k, and the plot between the marks in README.md."""
     readme = ROOT / "README.md"
     before, rest = readme.read_text().split(README_MARKS[0])
     after = rest.split(README_MARKS[1])[1]
@@ -153,7 +153,10 @@ def write_readme(report):
     for row in report["rows"]:
         if row["name"] in chosen:
             largest[row["name"]] = max(row, largest.get(row["name"], row), key=lambda row: row["k"])
-    lines = [README_MARKS[0], "", *table.class_table(largest.values()), "", README_MARKS[1]]
+    lines = [README_MARKS[0], "", *table.class_table(largest.values()), ""]
+    if picture:
+        lines += ["![Error against the number of moduli and against the spread](docs/measured/accuracy.svg)", ""]
+    lines.append(README_MARKS[1])
     readme.write_text(before + "\n".join(lines) + after)
 
 
@@ -218,7 +221,7 @@ def main():
     if not args.no_write:
         write(args, report, picture, text)
     if args.readme and rows:
-        write_readme(report)
+        write_readme(report, picture)
 
     if failures:
         sys.exit("grade: " + "\ngrade: ".join(failures))

@@ -39,9 +39,10 @@ def least_table(least):
 
 def markdown(report, picture):
     lines = ["# Accuracy", "",
-             f"Largest error over all entries of a {report['m']} x {report['n']} product with inner dimension k, in units of u |A||B| of the entry (u = 2^-53), computed exactly;",
-             "no entry is left out. The promise is T + 1 for the entry with the most terms; each entry was held to its own, and to 2^-1075 beside it, which",
-             "is taken from the error before the division. Rows and columns that the library computed natively were held to k u |A||B|.", ""]
+             f"Largest error over all entries of a {report['m']} x {report['n']} product with inner dimension k, in units of u |A||B| of the entry (u = 2^-53), computed",
+             "exactly; no entry is left out. The promise is T + 1 for the entry with the most terms; each entry was held to its own, and to 2^-1075 beside it,",
+             "which is taken from the error before the division. Rows and columns that the library computed natively were held to k u |A||B|; their errors are",
+             "not in the column of the emulated ones.", ""]
     if picture:
         lines += ["![Error against the number of moduli and against the spread](accuracy.svg)", ""]
     if report["rows"]:
@@ -50,8 +51,8 @@ def markdown(report, picture):
         lines += ["## Classical floating point?", "", "`tests/grading/detectors.py`: tests that fixed-point arithmetic or Strassen-like algorithms fail.", "",
                   *detector_table(report["detectors"]), ""]
     if report["least"]:
-        lines += ["## N against the least N", "", "Products of {} x {} entries: the N of mode auto, and the least N with which the mode accurate keeps the promise on these data,".format(*report["least_shape"]),
-                  "judged by its exact errors, which no plan can know.", "",
+        lines += ["## N against the least N", "", "Products of {} x {} entries: the N of mode auto, and the least N with which the mode accurate keeps the promise".format(*report["least_shape"]),
+                  "on these data, judged by its exact errors, which no plan can know.", "",
                   *least_table(report["least"]), ""]
     lines += ["## Found wanting", "", *[f"- {text}" for text in report["failures"]], ""] if report["failures"] else []
     lines += [f"Library: {report['library']}, accuracy {report['accuracy']}, engine {', '.join(report['engines']) or '-'}. Native: {report['native']}.",
