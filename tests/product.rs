@@ -6,7 +6,7 @@ use common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits, engines
 use oz2blas::engine::{Outcome, Settings};
 use oz2blas::options::Mode;
 use oz2blas::ozaki::moduli::MAX_MODULI;
-use oz2blas::ozaki::plan::{Accuracy, NoPlan, Plan};
+use oz2blas::ozaki::plan::{Accuracy, NoPlan, Plan, Way};
 use oz2blas::ozaki::reference::{self, Dyadic};
 use oz2blas::route::Reason;
 
@@ -26,14 +26,17 @@ fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Option
         match &plan {
             Ok(plan) => {
                 let Outcome::Done(report) = outcome else { panic!("{what}: {outcome:?}") };
-                assert_eq!(report.moduli, plan.moduli, "{what}");
+                assert_eq!(
+                    (report.moduli, report.way, &report.out),
+                    (plan.moduli, plan.way, &plan.out),
+                    "{what}"
+                );
                 assert_eq!(report.bound.is_some(), settings.mode == Mode::Auto);
                 let want = reference::product(&p.a, &p.b, p.k, plan, p.alpha, p.beta, &p.c);
                 assert_same_bits(&c, &want, what);
             }
             Err(none) => {
-                let reason = if *none == NoPlan::Range { Reason::Range } else { Reason::NotProvable };
-                assert_eq!(outcome, Outcome::Declined(reason), "{what}");
+                assert_eq!(outcome, Outcome::Declined((*none).into()), "{what}");
                 assert_same_bits(&c, &p.c, what);
             }
         }
@@ -213,30 +216,63 @@ fn the_promise_holds_on_every_entry() {
     assert!(emulated > 60, "{emulated}");
 }
 
+/// Lines with NaN or Inf are left alone, the others are what they are without them.
 #[test]
-fn values_that_are_not_finite_decline_the_call_and_leave_c() {
+fn only_lines_that_are_not_finite_are_left_to_the_native_blas() {
     let mut random = Random(16);
-    let (m, n, k) = (40, 35, 33);
+    let (m, n, k) = (70, 65, 33);
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        // The first, the last, and one in the middle of each operand.
-        let places = [0, m * k - 1, 17 * k + 5].map(|at| (true, at)).into_iter();
-        for (in_a, place) in places.chain([0, n * k - 1, 17 * k + 5].map(|at| (false, at))) {
+        for mode in [Mode::Auto, Mode::Fast, Mode::Accurate] {
+            let settings = Settings { mode, moduli: 15, threads: 1 + random.below(3) as usize, ..DEFAULTS };
+            // Corners, the edges of panels, and two lines of the other operand.
+            for rows in [vec![0], vec![31, 32], vec![m - 1], vec![5, 63, 64], vec![]] {
+                let mut p = problem(&mut random, (m, n, k), (0, 1));
+                let columns = [17, n - 1];
+                rows.iter().for_each(|&i| p.a[i * k + random.below(k as u64) as usize] = bad);
+                columns.iter().for_each(|&j| p.b[j * k + random.below(k as u64) as usize] = bad);
+                let plan = check(&p, &settings, layout(&mut random), &format!("{mode:?} {rows:?}")).unwrap();
+                assert_eq!((plan.out.rows, &plan.out.columns[..]), (rows.clone(), &columns[..]));
+                assert_eq!(plan.out.not_finite, rows.len() + 2);
+            }
+            // One more than a tenth of all lines.
             let mut p = problem(&mut random, (m, n, k), (0, 1));
-            if in_a {
-                p.a[place] = bad
-            } else {
-                p.b[place] = bad
-            }
-            for engine in engines() {
-                for mode in [Mode::Auto, Mode::Fast, Mode::Accurate] {
-                    let settings = Settings { mode, moduli: 15, ..DEFAULTS };
-                    let (outcome, c) = p.run(&engine, &settings, layout(&mut random));
-                    assert_eq!(outcome, Outcome::Declined(Reason::NonFinite));
-                    assert_same_bits(&c, &p.c, "C of a declined call");
-                }
-            }
+            (0..14).for_each(|i| p.a[i * k] = bad);
+            assert_eq!(check(&p, &settings, layout(&mut random), "many"), None);
         }
     }
+}
+
+/// With lines for which nothing can be proved, and others that are not finite, on all ways to a plan.
+#[test]
+fn hopeless_lines_are_left_to_the_native_blas() {
+    let mut random = Random(17);
+    let (m, n, k) = (66, 70, 40);
+    let mut ways = [0; Way::ALL.len()];
+    for round in 0..40 {
+        let mut p = problem(&mut random, (m, n, k), (0, 0));
+        let scale = |width: i32, h: usize| 2f64.powi(width - 2 * width * h as i32 / (k as i32 - 1));
+        // Columns of A and rows of B that make up for each other, in every other round.
+        let width = [0, 30, 8, 300][round % 4];
+        (0..m * k).for_each(|at| p.a[at] *= scale(width, at % k));
+        (0..n * k).for_each(|at| p.b[at] *= scale(-width, at % k));
+        // And lines that are the other way round.
+        for _ in 0..random.below(4) {
+            let i = random.below(m as u64) as usize;
+            (0..k).for_each(|h| p.a[i * k + h] = random.uniform() * scale(-200, h));
+        }
+        for _ in 0..random.below(3) {
+            let j = random.below(n as u64) as usize;
+            (0..k).for_each(|h| p.b[j * k + h] = random.uniform() * scale(200, h));
+        }
+        if random.below(3) == 0 {
+            p.a[random.below((m * k) as u64) as usize] = f64::NAN;
+        }
+        let settings = Settings { threads: 1 + random.below(3) as usize, ..DEFAULTS };
+        if let Some(plan) = check(&p, &settings, layout(&mut random), &format!("round {round}")) {
+            ways[plan.way as usize] += usize::from(plan.out.count() > plan.out.not_finite);
+        }
+    }
+    assert!(ways[Way::MoreBits as usize] > 0 && ways[Way::AveragedMoreBits as usize] > 0, "{ways:?}");
 }
 
 #[test]

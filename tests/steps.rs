@@ -7,18 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction, Side, Stream, TILE, Tile,
-    runnable,
+    Buffer, Change, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction,
+    Side, Stream, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
 use oz2blas::ozaki::moduli::{MAX_MODULI, canonical, crt};
 use oz2blas::ozaki::reconstruct::Reconstruct;
+use oz2blas::ozaki::reference::Dyadic;
 use oz2blas::ozaki::scan::Scan;
 use oz2blas::ozaki::{moduli, reference};
 use proptest::prelude::*;
 
 const SIDES: [Side; 2] = [Side::Rows, Side::Columns];
+const DIGITS: [Digit; 3] = [Digit::First, Digit::Second, Digit::Presence];
 
 /// Finite doubles of every kind: any bits, zeros, subnormals, powers of two, short integers, the largest.
 fn any_double() -> impl Strategy<Value = f64> {
@@ -125,7 +127,7 @@ proptest! {
                 let e = scans.map(|scan| scan.exponent());
                 let mut sums = LineSums::ZERO;
                 for chunk in &chunks {
-                    unsafe { (kernels.magnitudes)(side, &chunk.chunk(), &e, &mut sums, None) };
+                    unsafe { (kernels.magnitudes)(Digit::First, side, &chunk.chunk(), &e, &mut sums, None) };
                 }
                 for l in 0..PANEL {
                     let want = reference::line(&[line(&chunks[0], l), line(&chunks[1], l)].concat());
@@ -140,21 +142,84 @@ proptest! {
     #[test]
     fn magnitudes(values in any_line()) {
         for kernels in runnable() {
-            for side in SIDES {
+            for (side, digit) in SIDES.into_iter().flat_map(|side| DIGITS.map(|digit| (side, digit))) {
                 let chunk = buffer_of(kernels, side, &values);
                 let e = exponents(&chunk);
                 let mut panels = Panels::new(kernels, 1);
                 let place = panels.place();
                 let mut sums = LineSums::ZERO;
-                unsafe { (kernels.magnitudes)(side, &chunk.chunk(), &e, &mut sums, Some(place)) };
+                unsafe { (kernels.magnitudes)(digit, side, &chunk.chunk(), &e, &mut sums, Some(place)) };
                 for l in 0..PANEL {
                     for h in 0..DEPTH {
                         let x = element(&chunk, l, (kernels.magnitude_at)(h));
-                        let want = i16::from(reference::magnitude(x, e[l]));
-                        prop_assert_eq!(panels.at(kernels, side, 0, l, h), want, "{} {:?}", kernels.name, side);
+                        let want = match digit {
+                            Digit::First => reference::magnitude(x, e[l]),
+                            Digit::Second => reference::second_magnitude(x, e[l]),
+                            Digit::Presence => u8::from(x != 0.0),
+                        };
+                        let got = panels.at(kernels, side, 0, l, h);
+                        prop_assert_eq!(got, want.into(), "{} {:?} {:?} {:e}", kernels.name, side, digit, x);
                     }
                 }
                 prop_assert!(panels.written() <= PANEL * DEPTH * kernels.element);
+            }
+        }
+    }
+
+    /// Lines taken out, and powers of two; exact down to the least normal number, which stands for all below.
+    #[test]
+    fn changes(values in any_line(), out in any::<u32>(), shifts in prop::collection::vec(-1100i32..1100, 96)) {
+        for kernels in runnable() {
+            for side in SIDES {
+                let before = buffer_of(kernels, side, &values);
+                let e = exponents(&before);
+                // As in a view: from the exponent of the line, and no more than the element has room for.
+                let lines = e.map(|e| -e);
+                let inner: [i32; DEPTH] = std::array::from_fn(|h| shifts[h].min(0));
+                let mut after = Buffer { values: before.values, order: before.order };
+                unsafe { (kernels.change)(&mut after, &Change { out, scale: Some((&lines, &inner)) }) };
+                for l in 0..PANEL {
+                    for h in 0..DEPTH {
+                        let (x, y) = (element(&before, l, h), element(&after, l, h));
+                        let exact = Dyadic { e: Dyadic::from(x).e + lines[l] + inner[h], ..Dyadic::from(x) };
+                        let want = if out >> l & 1 == 1 || x == 0.0 {
+                            0.0
+                        } else if exact.abs().at_most(&Dyadic::from(f64::MIN_POSITIVE)) {
+                            f64::MIN_POSITIVE.copysign(x)
+                        } else {
+                            exact.nearest()
+                        };
+                        prop_assert_eq!(y, want, "{} line {} element {}: {:e}", kernels.name, l, h, x);
+                    }
+                }
+                let mut same = Buffer { values: before.values, order: before.order };
+                unsafe { (kernels.change)(&mut same, &Change { out: 0, scale: None }) };
+                prop_assert!(same.values.iter().zip(&before.values).all(|(x, y)| x.to_bits() == y.to_bits()));
+            }
+        }
+    }
+
+    #[test]
+    fn exponents_along_the_inner_dimension(values in any_line(), lines in prop::collection::vec(-1074i32..1024, PANEL)) {
+        let lines: [i32; PANEL] = lines.try_into().unwrap();
+        for kernels in runnable() {
+            for side in SIDES {
+                let chunk = buffer_of(kernels, side, &values);
+                let mut got = InnerOfPanel::NONE;
+                // Twice, since it adds.
+                for _ in 0..2 {
+                    unsafe { (kernels.add_inner)(&chunk.chunk(), &lines, &mut got) };
+                }
+                for h in 0..DEPTH {
+                    let relative = |l: usize| {
+                        let x = Dyadic::from(element(&chunk, l, h));
+                        (!x.is_zero()).then(|| x.e + x.m.bits() as i32 - lines[l])
+                    };
+                    let all: Vec<i32> = (0..PANEL).filter_map(relative).collect();
+                    prop_assert_eq!(got.most[h], all.iter().copied().max().unwrap_or(i32::MIN));
+                    prop_assert_eq!(got.sum[h], 2 * all.iter().sum::<i32>());
+                    prop_assert_eq!(got.count[h], 2 * all.len() as i32);
+                }
             }
         }
     }
@@ -550,6 +615,31 @@ fn scans_see_what_is_not_finite() {
                 if values == [0.0] {
                     assert_eq!(scans, [Scan::EMPTY; PANEL]);
                 }
+            }
+        }
+    }
+}
+
+/// The largest products that there are, and others: the sums do not wrap.
+#[test]
+fn lower_bounds_of_fourteen_bits() {
+    let mut random = Random(31);
+    for kernels in runnable() {
+        for largest in [true, false] {
+            let most = 127 * 127 * (1 << 16);
+            let mut product = || {
+                Tile(std::array::from_fn(
+                    |_| if largest { most } else { random.below(most as u64 + 1) as i32 },
+                ))
+            };
+            let products = [product(), product(), product(), product()];
+            let mut out = [0; TILE];
+            // SAFETY: the CPU can run these kernels.
+            unsafe { (kernels.lower_bounds)(&products, &mut out) };
+            for (at, &out) in out.iter().enumerate() {
+                let [first, right, left, second] =
+                    [0, 1, 2, 3].map(|number| i128::from(products[number].0[at]));
+                assert_eq!(i128::from(out), (first << 14) + ((right + left) << 7) + second);
             }
         }
     }

@@ -15,17 +15,40 @@ pub fn exponent(x: f64) -> i32 {
     if m == 0 { EMPTY } else { q + 64 - m.leading_zeros() as i32 }
 }
 
-/// d_h from E_h = max_i (exponent of a_ih) - e_i and F_h = max_j (exponent of b_hj) - f_j: floor((F_h - E_h) / 2), 0 where either is
-/// [`EMPTY`]. None if that makes no difference to any plan, since all are the same.
-pub fn shifts(e: &[i32], f: &[i32]) -> Option<Vec<i32>> {
-    let shift = |(&e, &f): (&i32, &i32)| if e == EMPTY || f == EMPTY { 0 } else { (f - e).div_euclid(2) };
-    let first = e.iter().zip(f).map(shift).next()?;
-    if e.iter().zip(f).map(shift).all(|d| d == first) {
+/// The exponents of the elements of all lines at one inner index, each relative to the exponent of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner {
+    /// [`EMPTY`] without a nonzero.
+    pub most: i32,
+    /// The sum over the lines with a nonzero, and their number.
+    pub sum: i64,
+    pub count: i64,
+}
+
+impl Inner {
+    pub const NONE: Self = Self { most: EMPTY, sum: 0, count: 0 };
+
+    /// The sum over the lines, divided by their number and rounded down; or [`EMPTY`].
+    pub fn average(&self) -> i32 {
+        if self.count == 0 { EMPTY } else { self.sum.div_euclid(self.count) as i32 }
+    }
+}
+
+/// d_h = floor((F_h - E_h) / 2), from E_h of op(A) and F_h of op(B); 0 where either is [`EMPTY`]. None if that makes no difference to
+/// any plan, since all are the same; or if there is no memory.
+pub fn shifts(inner: [&[Inner]; 2], of: impl Fn(&Inner) -> i32) -> Option<Vec<i32>> {
+    let shift = |(e, f): (&Inner, &Inner)| match (of(e), of(f)) {
+        (EMPTY, _) | (_, EMPTY) => 0,
+        (e, f) => (f - e).div_euclid(2),
+    };
+    let all = || inner[0].iter().zip(inner[1]).map(shift);
+    let first = all().next()?;
+    if all().all(|d| d == first) {
         return None;
     }
     let mut out = Vec::new();
-    out.try_reserve_exact(e.len()).ok()?;
-    out.extend(e.iter().zip(f).map(shift));
+    out.try_reserve_exact(inner[0].len()).ok()?;
+    out.extend(all());
     Some(out)
 }
 
@@ -61,11 +84,23 @@ mod tests {
 
     #[test]
     fn shifts_meet_half_way_and_equal_ones_are_none() {
+        let shifts = |e: &[i32], f: &[i32]| {
+            let inner =
+                |x: &[i32]| -> Vec<Inner> { x.iter().map(|&most| Inner { most, ..Inner::NONE }).collect() };
+            shifts([&inner(e), &inner(f)], |inner| inner.most)
+        };
         assert_eq!(shifts(&[0, -3, EMPTY, -4], &[-4, 0, 7, -1]), Some(vec![-2, 1, 0, 1]));
         assert_eq!(shifts(&[0, -3], &[-4, -7]), None);
         assert_eq!(shifts(&[0, EMPTY], &[1, -7]), None); // floor(1/2) and the empty one
         assert_eq!(shifts(&[1, EMPTY], &[0, -7]), Some(vec![-1, 0])); // rounded down
         assert_eq!(shifts(&[], &[]), None);
+    }
+
+    #[test]
+    fn averages_are_rounded_down() {
+        let average = |sum, count| Inner { most: 0, sum, count }.average();
+        assert_eq!([average(-5, 2), average(-4, 2), average(0, 1), average(-1, 1000)], [-3, -2, 0, -1]);
+        assert_eq!(Inner::NONE.average(), EMPTY);
     }
 
     proptest! {

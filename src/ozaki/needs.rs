@@ -80,6 +80,16 @@ pub const MORE_BITS: i64 = 14;
 /// The longest inner dimension for which step 5b is tried: its lower bounds are then at most 2^24 (2^14 - 1)^2 < 2^52.
 pub const MORE_BITS_LONGEST: usize = 1 << 24;
 
+/// Step 5b: 2^14 A~ B~ + 2^7 (A~ B~2 + A~2 B~) + A~2 B~2 from the four products, in this order, of which each has at most 2^16 terms
+/// below 2^14, so that the sum of two fits.
+#[inline(always)]
+pub fn lower_bounds(products: [&[i32]; 4], out: &mut [i64]) {
+    let [first, right, left, second] = products.map(|product| &product[..out.len()]);
+    for (at, out) in out.iter_mut().enumerate() {
+        *out = (i64::from(first[at]) << 14) + (i64::from(right[at] + left[at]) << 7) + i64::from(second[at]);
+    }
+}
+
 /// Entries of the bound product: of 32 bits where the inner dimension is short enough for that.
 #[derive(Clone, Copy)]
 pub enum Entries<'a> {
@@ -275,6 +285,21 @@ impl Bounds<'_> {
             }
         }
         largest
+    }
+}
+
+impl Bounds<'_> {
+    /// An entry of this rectangle that has the key, which is the largest.
+    pub fn place_of_key(&self, key: i64, row_needs: &[i64], column_needs: &[i64]) -> (usize, usize) {
+        for (j, &column_need) in column_needs.iter().enumerate() {
+            for (i, &row_need) in row_needs.iter().enumerate() {
+                let u = self.upper(i, j, self.g.get(j * self.stride + i));
+                if (u as f64).to_bits() as i64 + ((row_need + column_need) << FRACTION_BITS) == key {
+                    return (i, j);
+                }
+            }
+        }
+        (0, 0)
     }
 }
 

@@ -37,11 +37,22 @@ pub enum Way {
     Balanced,
     /// Step 5c with 5b.
     BalancedMoreBits,
+    /// The same, balanced by averages over the lines: a few lines that are unlike the others have no say.
+    AveragedMoreBits,
+}
+
+/// What the inner dimension is balanced by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balanced {
+    No,
+    ByMost,
+    ByAverage,
 }
 
 impl Way {
     /// In the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::MoreBits, Self::Balanced, Self::BalancedMoreBits];
+    pub const ALL: [Self; 5] =
+        [Self::Plain, Self::MoreBits, Self::Balanced, Self::BalancedMoreBits, Self::AveragedMoreBits];
 
     /// The name in the statistics; never changes.
     pub fn name(self) -> &'static str {
@@ -50,16 +61,20 @@ impl Way {
             Self::MoreBits => "more bits",
             Self::Balanced => "balanced",
             Self::BalancedMoreBits => "balanced, more bits",
+            Self::AveragedMoreBits => "averaged, more bits",
         }
     }
 
-    pub fn of(balanced: bool, more_bits: bool) -> Self {
-        match (balanced, more_bits) {
-            (false, false) => Self::Plain,
-            (false, true) => Self::MoreBits,
-            (true, false) => Self::Balanced,
-            (true, true) => Self::BalancedMoreBits,
+    pub fn balanced(self) -> Balanced {
+        match self {
+            Self::Plain | Self::MoreBits => Balanced::No,
+            Self::Balanced | Self::BalancedMoreBits => Balanced::ByMost,
+            Self::AveragedMoreBits => Balanced::ByAverage,
         }
+    }
+
+    pub fn has_more_bits(self) -> bool {
+        !matches!(self, Self::Plain | Self::Balanced)
     }
 }
 

@@ -1,21 +1,22 @@
 //! The plan on the CPU (NUMERICS section 3): statistics of all lines, integer bounds of all entries, and the search for the plan.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::driver::{Planned, Run};
-use super::kernels::{DEPTH, PANEL, Side};
-use super::products::{Products, TileSums, Wants};
-use super::team::{self, Shared};
-use super::view::{Balance, View};
+use super::kernels::{PANEL, Side};
+use super::products::{Products, Sums, Wants};
+use super::team::Shared;
+use super::view::View;
+use super::views::Views;
 use super::workspace::{empty, vector};
 use crate::engine::Phases;
 use crate::gemm::Rectangle;
 use crate::options::Mode;
-use crate::ozaki::balance::{self, EMPTY};
 use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::{MAX_MODULI, crt};
-use crate::ozaki::needs::{self, Bounds, Entries, LineTable, MORE_BITS, MORE_BITS_LONGEST};
+use crate::ozaki::needs::{self, Bounds, Entries, LineTable, MORE_BITS};
 use crate::ozaki::outliers::{BadEntries, WORD};
 use crate::ozaki::plan::{self, GOOD_ENOUGH, Out, Plan, Way};
 use crate::ozaki::wide::Magnitude;
@@ -92,54 +93,62 @@ impl Run<'_> {
     }
 
     /// Mode auto: the plan with the fewest moduli that the steps find, and the products of its view. Each further step is tried only
-    /// where those before it give more moduli than are good enough.
+    /// where those before it give more moduli than are good enough; and to balance by averages, and to take lines out, only where
+    /// they give no plan at all.
     unsafe fn certified<'a>(
         &'a self,
-        mut plain: Products<'a>,
+        plain: Products<'a>,
         out: &Out,
     ) -> Result<(Plan, Products<'a>), Reason> {
-        let more_bits = self.call.k <= MORE_BITS_LONGEST;
-        let is_good = |best: &Option<Plan>| best.as_ref().is_some_and(|plan| plan.moduli <= GOOD_ENOUGH);
-        // SAFETY: by the contract of this function, here and below.
-        let mut best = unsafe { self.attempt(&mut plain, false)? };
-        if !is_good(&best) && more_bits {
-            best = fewer(best, unsafe { self.attempt(&mut plain, true)? });
-        }
-        if is_good(&best) {
-            return Ok((best.ok_or(Reason::NotProvable)?, plain));
-        }
-        plain.release();
-        let mut balanced = unsafe { self.balanced(&plain)? };
-        if let Some(balanced) = &mut balanced {
-            best = fewer(best, unsafe { self.attempt(balanced, false)? });
-            if !is_good(&best) && more_bits {
-                best = fewer(best, unsafe { self.attempt(balanced, true)? });
+        let mut views = Views::new(self, plain);
+        let mut best: Option<Plan> = None;
+        for way in [Way::Plain, Way::MoreBits, Way::Balanced, Way::BalancedMoreBits] {
+            // SAFETY: by the contract of this function, here and below.
+            if way != Way::Plain && unsafe { views.is_in_vain(way, best.as_ref())? } {
+                continue;
             }
-            balanced.release();
+            if let Some(products) = unsafe { views.of(way)? } {
+                let (plan, worst) = unsafe { self.attempt(products, way)? };
+                views.worst.get_or_insert(worst);
+                best = fewer(best, plan);
+            }
+            if best.as_ref().is_some_and(|plan| plan.moduli <= GOOD_ENOUGH) {
+                break;
+            }
         }
-        match (best, balanced) {
-            (Some(plan), Some(balanced)) if !plan.inner.is_empty() => return Ok((plan, balanced)),
-            (Some(plan), _) => return Ok((plan, plain)),
-            (None, balanced) => {
-                for mut products in [Some(plain), balanced].into_iter().flatten() {
-                    let found = unsafe { self.without_the_worst(&mut products, out.clone(), more_bits)? };
-                    if let Some(plan) = found {
-                        return Ok((plan, products));
-                    }
-                }
+        if let Some(plan) = best {
+            let products = views.into(plan.way).ok_or(Reason::EngineFault)?;
+            return Ok((plan, products));
+        }
+        for way in [Way::MoreBits, Way::BalancedMoreBits, Way::AveragedMoreBits] {
+            if let Some(products) = unsafe { views.of(way)? }
+                && let Some(plan) = unsafe { self.without_the_worst(products, way, out.clone())? }
+            {
+                let products = views.into(way).ok_or(Reason::EngineFault)?;
+                return Ok((plan, products));
             }
         }
         Err(Reason::NotProvable)
     }
 
-    /// Steps 1 to 4 with 5a, and 5b where more bits are wanted. None where no allowed number of moduli does.
-    unsafe fn attempt(&self, products: &mut Products, more_bits: bool) -> Result<Option<Plan>, Reason> {
+    /// Steps 1 to 4 with 5a, and 5b where more bits are wanted. None where no allowed number of moduli does. And the entry that asks
+    /// for the most.
+    ///
+    /// # Safety
+    ///
+    /// A and B can be read, here and below.
+    pub unsafe fn attempt(
+        &self,
+        products: &mut Products,
+        way: Way,
+    ) -> Result<(Option<Plan>, (usize, usize)), Reason> {
+        let more_bits = way.has_more_bits();
         // SAFETY: by the contract of this function, here and below.
         let (row_needs, column_needs) = unsafe { self.needs(products, more_bits)? };
-        let largest = unsafe { self.largest(products, &row_needs, &column_needs)? };
+        let (largest, worst) = unsafe { self.largest(products, &row_needs, &column_needs)? };
         let (a, b) = (&products.a, &products.b);
         let Ok(plan) = plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs) else {
-            return Ok(None);
+            return Ok((None, worst));
         };
         // What the plan says of balanced lines counts from their exponents: the kernels see them so.
         let turn_back = |side, lines: &[Line], mut exponents: Vec<i32>| {
@@ -152,13 +161,14 @@ impl Run<'_> {
         };
         let mut inner = empty(products.view.inner().map_or(0, <[i32]>::len))?;
         inner.extend_from_slice(products.view.inner().unwrap_or_default());
-        Ok(Some(Plan {
+        let plan = Plan {
             rows: turn_back(Side::Rows, a, plan.rows),
             columns: turn_back(Side::Columns, b, plan.columns),
-            way: Way::of(!inner.is_empty(), more_bits),
+            way,
             inner,
             ..plan
-        }))
+        };
+        Ok((Some(plan), worst))
     }
 
     /// Steps 1 and 2, with 5a: needA_i and needB_j.
@@ -190,9 +200,9 @@ impl Run<'_> {
             unsafe { products.for_each(&|at, g| visit(at, bounds(&rows, &columns, at, g)))? };
         }
         if zeros.into_inner() {
-            let visit = |at: Rectangle, sums: &TileSums| {
+            let visit = |at: Rectangle, sums: Sums| {
                 let (mut r, mut c) = ([0; PANEL], [0; PANEL]);
-                let meet = Entries::Long(&sums.meet);
+                let meet = sums.meet;
                 let bounds = lower_bounds(&rows, &columns, at, sums, more_bits);
                 bounds.raise_meeting(meet, &mut r[..at.rows], &mut c[..at.columns]);
                 raise_by(at, r, c);
@@ -208,71 +218,35 @@ impl Run<'_> {
         Ok((needs(row_raised, &products.a)?, needs(column_raised, &products.b)?))
     }
 
-    /// Steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij.
+    /// Steps 3 and 4: the largest 2^(needA_i + needB_j) U_ij, and an entry that has it.
     unsafe fn largest(
         &self,
         products: &mut Products,
         row_needs: &[i32],
         column_needs: &[i32],
-    ) -> Result<Magnitude, Reason> {
+    ) -> Result<(Magnitude, (usize, usize)), Reason> {
         let (rows, columns) = self.tables(products)?;
         let (mut row_keys, mut column_keys) = (vector(products.a.len(), 0)?, vector(products.b.len(), 0)?);
         needs::key_needs(row_needs, &products.a, &mut row_keys);
         needs::key_needs(column_needs, &products.b, &mut column_keys);
-        let largest = AtomicI64::new(i64::MIN);
+        let (largest, worst) = (AtomicI64::new(i64::MIN), Mutex::new((i64::MIN, (0, 0))));
         let visit = |at: Rectangle, g: Entries| {
             let bounds = bounds(&rows, &columns, at, g);
             let (r, c) = (&row_keys[at.i..][..at.rows], &column_keys[at.j..][..at.columns]);
             // SAFETY: the CPU runs the kernels.
-            largest.fetch_max(unsafe { (self.kernels.largest)(&bounds, r, c) }, Ordering::Relaxed);
+            let key = unsafe { (self.kernels.largest)(&bounds, r, c) };
+            if key > largest.fetch_max(key, Ordering::Relaxed) {
+                let mut worst = worst.lock().unwrap_or_else(PoisonError::into_inner);
+                if key > worst.0 {
+                    let (i, j) = bounds.place_of_key(key, r, c);
+                    *worst = (key, (at.i + i, at.j + j));
+                }
+            }
         };
         // SAFETY: by the contract of this function.
         unsafe { products.for_each(&visit)? };
-        Ok(needs::largest_of_key(largest.into_inner()))
-    }
-
-    /// Step 5c: the lines with a balanced inner dimension; None where that cannot change the plan.
-    unsafe fn balanced<'a>(&'a self, plain: &Products<'a>) -> Result<Option<Products<'a>>, Reason> {
-        let exponents = [exponents(&plain.a)?, exponents(&plain.b)?];
-        // SAFETY: by the contract of this function, here and below.
-        let e = unsafe { self.inner_exponents(plain, Side::Rows, &exponents[0])? };
-        let f = unsafe { self.inner_exponents(plain, Side::Columns, &exponents[1])? };
-        let Some(d) = balance::shifts(&e, &f) else { return Ok(None) };
-        let balance = Balance::new([&exponents[0], &exponents[1]], d)?;
-        Ok(Some(unsafe { Products::scan(self, plain.view.balanced(balance)?)? }))
-    }
-
-    /// For every inner index the largest exponent of an element, relative to that of its line.
-    unsafe fn inner_exponents(
-        &self,
-        products: &Products,
-        side: Side,
-        exponents: &[i32],
-    ) -> Result<Vec<i32>, Reason> {
-        let part = products.part(side);
-        let mut most = vector(part.count, EMPTY)?;
-        // A task has some elements of all lines.
-        let step = (part.count.div_ceil(self.threads)).next_multiple_of(DEPTH);
-        team::for_each_chunk(self.threads, &mut most, step, &|number, most| {
-            let part = part.elements(number * step, most.len());
-            for group in 0..part.groups() {
-                let raise = |p: usize, chunk: &super::kernels::Chunk, first: usize| {
-                    let mut of_panel = [0; PANEL];
-                    for (own, &e) in of_panel.iter_mut().zip(&exponents[part.lines_of(p)]) {
-                        *own = e;
-                    }
-                    let (mut raised, count) = ([EMPTY; DEPTH], DEPTH.min(most.len() - first));
-                    // SAFETY: the chunk can be read, and the CPU runs the kernels.
-                    unsafe { (self.kernels.raise_inner)(chunk, &of_panel, &mut raised) };
-                    for (most, raised) in most[first..][..count].iter_mut().zip(raised) {
-                        *most = (*most).max(raised);
-                    }
-                };
-                // SAFETY: by the contract of this function.
-                unsafe { self.for_each_chunk(&part, part.panels(group), raise) };
-            }
-        })?;
-        Ok(most)
+        let (key, place) = worst.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((needs::largest_of_key(key), place))
     }
 
     /// Step 5d: the plan for the lines that are left when those with the most bad entries are taken out, until no entry is bad: first
@@ -280,9 +254,10 @@ impl Run<'_> {
     unsafe fn without_the_worst(
         &self,
         products: &mut Products,
+        way: Way,
         mut out: Out,
-        more_bits: bool,
     ) -> Result<Option<Plan>, Reason> {
+        let more_bits = way.has_more_bits();
         let (m, n) = (products.a.len(), products.b.len());
         let limit = Magnitude::limit(crt(self.settings.moduli.min(MAX_MODULI)).limit);
         for hopeless in [true, false] {
@@ -302,9 +277,9 @@ impl Run<'_> {
             // SAFETY: by the contract of this function, here and below.
             if hopeless {
                 let (a, b) = (&products.a, &products.b);
-                let visit = |at: Rectangle, sums: &TileSums| {
+                let visit = |at: Rectangle, sums: Sums| {
                     let bounds = lower_bounds(&rows, &columns, at, sums, more_bits);
-                    let (g, meet) = (Entries::Long(&sums.g), Entries::Long(&sums.meet));
+                    let (g, meet) = (sums.g, sums.meet);
                     let exact = (&a[at.i..][..at.rows], &b[at.j..][..at.columns]);
                     mark(at, &|f| bounds.for_each_hopeless(g, meet, exact, limit, f));
                 };
@@ -323,7 +298,7 @@ impl Run<'_> {
             }
             out.rows.iter().for_each(|&i| products.take_out(Side::Rows, i));
             out.columns.iter().for_each(|&j| products.take_out(Side::Columns, j));
-            if let Some(mut plan) = unsafe { self.attempt(products, more_bits)? } {
+            if let (Some(mut plan), _) = unsafe { self.attempt(products, way)? } {
                 out.rows.sort_unstable();
                 out.columns.sort_unstable();
                 plan.out = out;
@@ -346,7 +321,7 @@ fn most(lines: &[Line]) -> u64 {
     lines.iter().map(|line| line.nonzeros).max().unwrap_or(0)
 }
 
-fn exponents(lines: &[Line]) -> Result<Vec<i32>, Reason> {
+pub fn exponents(lines: &[Line]) -> Result<Vec<i32>, Reason> {
     let mut out = empty(lines.len())?;
     out.extend(lines.iter().map(|line| line.exponent));
     Ok(out)
@@ -362,11 +337,11 @@ fn lower_bounds<'a>(
     rows: &'a LineTable,
     columns: &'a LineTable,
     at: Rectangle,
-    sums: &'a TileSums,
+    sums: Sums<'a>,
     more_bits: bool,
 ) -> Bounds<'a> {
     let more_bits = if more_bits { MORE_BITS } else { 0 };
-    Bounds { more_bits, ..bounds(rows, columns, at, Entries::Long(&sums.lower)) }
+    Bounds { more_bits, ..bounds(rows, columns, at, sums.lower) }
 }
 
 fn maxima(count: usize) -> Result<Vec<AtomicU64>, Reason> {

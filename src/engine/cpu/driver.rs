@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
-use super::kernels::{
-    Buffer, Change, Chunk, DEPTH, Digit, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE,
-};
+use super::kernels::{Buffer, Change, Chunk, DEPTH, Kernels, Order, PANEL, Pass, Reconstruction, Side, TILE};
 use super::packing::{AHEAD, read_column, write_column};
 use super::team::{self, Panicked};
 use super::view::{SideView, View};
@@ -96,8 +94,6 @@ pub struct Part<'a> {
     pub first: usize,
     pub count: usize,
     pub view: SideView<'a>,
-    /// In place of the elements these digits of them, for lines of these exponents (of a single panel).
-    pub digit: Option<(Digit, &'a [i32; PANEL])>,
 }
 
 /// Panels that lie side by side in memory and are read together: a kilobyte of each run instead of a quarter.
@@ -170,7 +166,7 @@ impl<'a> Run<'a> {
         for (out, p) in out.iter_mut().zip(panels.clone()) {
             *out = part.view.out(part.first_line / PANEL + p);
         }
-        let changes = out != [0; GROUP] || part.view.balance.is_some() || part.digit.is_some();
+        let changes = out != [0; GROUP] || part.view.balance.is_some();
         let mut buffer = None;
         let chunks = (0..part.count).step_by(DEPTH);
         for (first, p) in chunks.flat_map(|first| panels.clone().map(move |p| (first, p))) {
@@ -188,7 +184,7 @@ impl<'a> Run<'a> {
             if changes {
                 let scale = part.view.scale(line, part.first + first);
                 let scale = scale.as_ref().map(|(lines, inner)| (lines, inner));
-                let change = Change { out: out[p - panels.start], scale, digit: part.digit };
+                let change = Change { out: out[p - panels.start], scale };
                 // SAFETY: the CPU runs the kernels.
                 unsafe { (kernels.change)(buffer, &change) };
             }
@@ -394,7 +390,7 @@ impl Block<'_> {
             let clock = Instant::now();
             let part = |side, operand, first_line, lines| {
                 let view = self.planned.view.side(side);
-                Part { side, operand, first_line, lines, first, count, view, digit: None }
+                Part { side, operand, first_line, lines, first, count, view }
             };
             let rows = part(Side::Rows, &call.a, at.i, at.rows);
             let columns = part(Side::Columns, &call.b, at.j, at.columns);

@@ -18,6 +18,7 @@ mod products;
 pub mod team;
 pub mod threads;
 mod view;
+mod views;
 pub mod workspace;
 
 use kernels::Kernels;

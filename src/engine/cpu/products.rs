@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
 use super::driver::{GROUP, Part, Run};
-use super::kernels::change::OF_DIGITS;
-use super::kernels::{Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Place, Side, Stream, TILE, Tile};
+use super::kernels::{Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Side, Stream, TILE, Tile};
 use super::team::{self, Panicked, Shared};
 use super::view::View;
 use super::workspace::{Arena, piece_bytes, vector};
@@ -31,8 +30,13 @@ struct Whole {
     b: Packed,
     /// G tile by tile: sums of at most 2^16 products fit 32 bits.
     kept: Option<Kept>,
+    /// What the arena has left, and how many bytes.
+    left: Option<(*mut u8, usize)>,
     arena: Box<Arena>,
 }
+
+// SAFETY: nobody uses what the arena has left but the one call at a time that packs more digits.
+unsafe impl Sync for Whole {}
 
 /// Where G is kept.
 #[derive(Clone, Copy)]
@@ -60,19 +64,66 @@ pub struct Wants {
     pub meet: bool,
 }
 
-/// The sums of a tile; entry (i, j) is `x[j * PANEL + i]`.
-#[derive(Clone)]
-pub struct TileSums {
+/// The sums of a tile; entry (i, j) is number `j * PANEL + i`.
+#[derive(Clone, Copy)]
+pub struct Sums<'a> {
     /// G = A~ B~.
-    pub g: [i64; TILE],
-    /// 2^14 G + 2^7 (A~ B~2 + A~2 B~) + A~2 B~2; or G again.
-    pub lower: [i64; TILE],
-    /// Places at which both lines have a nonzero; or zeros.
-    pub meet: [i64; TILE],
+    pub g: Entries<'a>,
+    /// The lower bounds of step 5b; or G again.
+    pub lower: Entries<'a>,
+    /// Places at which both lines have a nonzero; or nothing.
+    pub meet: Entries<'a>,
 }
 
-impl TileSums {
+/// The products of a tile for a part of the inner dimension.
+struct Parts {
+    /// A~ B~, A~ B~2, A~2 B~, A~2 B~2.
+    products: [Tile; 4],
+    lower: [i64; TILE],
+    meet: Tile,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let none = || Tile([0; TILE]);
+        Self { products: [none(), none(), none(), none()], lower: [0; TILE], meet: none() }
+    }
+
+    fn sums(&self, wants: Wants) -> Sums<'_> {
+        let g = Entries::Short(&self.products[0].0);
+        let lower = if wants.more_bits { Entries::Long(&self.lower) } else { g };
+        Sums { g, lower, meet: Entries::Short(&self.meet.0) }
+    }
+}
+
+/// The sums of a tile over several parts.
+#[derive(Clone)]
+struct Total {
+    g: [i64; TILE],
+    lower: [i64; TILE],
+    meet: [i64; TILE],
+}
+
+impl Total {
     const ZERO: Self = Self { g: [0; TILE], lower: [0; TILE], meet: [0; TILE] };
+
+    fn add(&mut self, parts: &Parts, wants: Wants) {
+        let add = |to: &mut [i64; TILE], from: &Tile| {
+            to.iter_mut().zip(&from.0).for_each(|(to, &x)| *to += i64::from(x));
+        };
+        add(&mut self.g, &parts.products[0]);
+        if wants.more_bits {
+            self.lower.iter_mut().zip(&parts.lower).for_each(|(to, x)| *to += x);
+        }
+        if wants.meet {
+            add(&mut self.meet, &parts.meet);
+        }
+    }
+
+    fn sums(&self, wants: Wants) -> Sums<'_> {
+        let lower = Entries::Long(if wants.more_bits { &self.lower } else { &self.g });
+        Sums { g: Entries::Long(&self.g), lower, meet: Entries::Long(&self.meet) }
+    }
 }
 
 /// The statistics of the lines in a view, and products of their magnitudes, tile by tile.
@@ -128,10 +179,13 @@ impl<'a> Products<'a> {
             let arena = Arena::take(a.checked_add(b)?.checked_add(g)?, run.limit()).ok()?;
             let mut pieces = arena.pieces();
             let (a, b) = (pieces.next(a), pieces.next(b));
+            let kept = keeps.then(|| Kept(pieces.next(g).cast()));
+            let left = pieces.rest();
             Some(Whole {
                 a: Packed::new(a, kernels, m, length),
                 b: Packed::new(b, kernels, n, length),
-                kept: keeps.then(|| Kept(pieces.next(g).cast())),
+                kept,
+                left,
                 arena,
             })
         };
@@ -144,7 +198,7 @@ impl<'a> Products<'a> {
     pub fn part(&self, side: Side) -> Part<'_> {
         let operand: &Lines = if side == Side::Rows { &self.run.call.a } else { &self.run.call.b };
         let (lines, count, view) = (operand.count, operand.length, self.view.side(side));
-        Part { side, operand, first_line: 0, lines, first: 0, count, view, digit: None }
+        Part { side, operand, first_line: 0, lines, first: 0, count, view }
     }
 
     /// The statistics of every line; the magnitudes are packed on the way if there is room for all.
@@ -209,7 +263,14 @@ impl<'a> Products<'a> {
             run.for_each_chunk(part, panels.clone(), |p, chunk, at| {
                 let place = packed.map(|packed| packed.place(0, p, at));
                 let own = own(p);
-                (run.kernels.magnitudes)(part.side, chunk, &exponents[own], &mut sums[own], place);
+                (run.kernels.magnitudes)(
+                    Digit::First,
+                    part.side,
+                    chunk,
+                    &exponents[own],
+                    &mut sums[own],
+                    place,
+                );
                 if (at / DEPTH + 1).is_multiple_of(LineSums::CHUNKS) {
                     fold(&mut totals[own], &mut sums[own]);
                 }
@@ -242,14 +303,11 @@ impl<'a> Products<'a> {
         let Some(whole) = &self.whole else {
             let wants = Wants { more_bits: false, meet: false };
             // SAFETY: by the contract of this function.
-            return unsafe { self.for_each_of(wants, &|at, sums| f(at, Entries::Long(&sums.g))) };
+            return unsafe { self.for_each_of(wants, &|at, sums| f(at, sums.g)) };
         };
         let run = self.run;
         let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
-        // The rows of a task are to stay in a cache over the whole inner dimension, which is not cut here.
-        let fitting = (ROWS_BYTES / whole.a.panel).clamp(2, 16);
-        let blocking = Blocking { down: fitting, ..(run.kernels.blocking)(whole.a.length) };
-        let tasks = Tasks::new(at, blocking, run.threads);
+        let tasks = self.tasks(at, &whole.a, 1);
         let down = m.div_ceil(PANEL);
         let kept = whole.kept;
         let (a, b, computed) = (whole.a, whole.b, self.computed);
@@ -287,7 +345,7 @@ impl<'a> Products<'a> {
     pub unsafe fn for_each_of(
         &self,
         wants: Wants,
-        f: &(dyn Fn(Rectangle, &TileSums) + Sync),
+        f: &(dyn Fn(Rectangle, Sums) + Sync),
     ) -> Result<(), Reason> {
         let (run, call) = (self.run, self.run.call);
         let kernels = run.kernels;
@@ -301,20 +359,23 @@ impl<'a> Products<'a> {
             // Sums are kept only from one part of the inner dimension to the next.
             let tiles = (blocks.rows / PANEL).checked_mul(blocks.columns / PANEL).ok_or(Reason::NoMemory)?;
             let kept = if blocks.length < call.k { tiles } else { 0 };
-            let charge = run.charge(kept.checked_mul(size_of::<TileSums>()).ok_or(Reason::NoMemory)?)?;
+            let charge = run.charge(kept.checked_mul(size_of::<Total>()).ok_or(Reason::NoMemory)?)?;
             let panels = (blocks.rows + blocks.columns).checked_mul(2 * digits.len() * blocks.length);
             panels.ok_or(Reason::NoMemory)?;
             let bytes =
                 |lines: usize| piece_bytes(Packed::bytes(kernels, lines, blocks.length, digits.len()));
             let (a, b) = (bytes(blocks.rows), bytes(blocks.columns));
-            let arena = Arena::take(a + b, run.limit())?;
-            Ok((charge, vector(kept, TileSums::ZERO)?, a, arena))
+            // What the arena of the magnitudes has left need not come from the system.
+            let left = self.whole.as_ref().and_then(|whole| whole.left.filter(|left| left.1 >= a + b));
+            let arena = if left.is_some() { None } else { Some(Arena::take(a + b, run.limit())?) };
+            let own = arena.as_ref().map(|arena| arena.pieces().next(a + b));
+            let start = own.or(left.map(|(start, _)| start)).ok_or(Reason::NoMemory)?;
+            Ok((charge, vector(kept, Total::ZERO)?, a, start, arena))
         })?;
-        let (blocks, (_charge, mut kept, rows_bytes, arena)) = fit;
-        let start = arena.pieces().next(rows_bytes);
+        let (blocks, (_charge, mut kept, rows_bytes, start, arena)) = fit;
         for at in rectangles(call.m, call.n, (blocks.rows, blocks.columns)) {
             let all: Vec<Rectangle> = tiles(at).collect();
-            kept.fill(TileSums::ZERO);
+            kept.fill(Total::ZERO);
             for first in (0..call.k).step_by(blocks.length) {
                 let count = blocks.span(first, call.k);
                 let length = count.next_multiple_of(DEPTH);
@@ -334,27 +395,38 @@ impl<'a> Products<'a> {
                     };
                     self.pack(columns, &self.b, digits, b)?;
                 }
-                let add = |number: usize, sums: &mut TileSums| {
-                    let tile = &all[number];
+                // SAFETY: the panels are packed.
+                let multiply = |tile: &Rectangle, of_task: &Rectangle, parts: &mut Parts| unsafe {
                     let (p, q) = ((tile.i - at.i) / PANEL, (tile.j - at.j) / PANEL);
-                    // SAFETY: the panels are packed.
-                    unsafe { self.add(wants, (a, p), (b, q), sums) };
-                    if first + count == call.k {
-                        f(*tile, sums);
-                    }
+                    let turn = ((tile.i - of_task.i) / PANEL, of_task.rows.div_ceil(PANEL));
+                    self.multiply(wants, (a, p), (b, q), turn, parts);
                 };
                 if kept.is_empty() {
-                    team::run(run.threads, all.len(), &|number| {
-                        let mut sums = TileSums::ZERO;
-                        add(number, &mut sums);
+                    let tasks = self.tasks(at, &a, digits.len());
+                    team::run(run.threads, tasks.count, &|task| {
+                        let mut parts = Parts::new();
+                        let task_at = tasks.rectangle(task);
+                        for tile in tiles(task_at) {
+                            multiply(&tile, &task_at, &mut parts);
+                            f(tile, parts.sums(wants));
+                        }
                     })?;
                 } else {
                     let kept = &mut kept[..all.len()];
-                    team::for_each_chunk(run.threads, kept, 1, &|number, sums| add(number, &mut sums[0]))?;
+                    team::for_each_chunk(run.threads, kept, 1, &|number, total| {
+                        let mut parts = Parts::new();
+                        multiply(&all[number], &all[number], &mut parts);
+                        total[0].add(&parts, wants);
+                        if first + count == call.k {
+                            f(all[number], total[0].sums(wants));
+                        }
+                    })?;
                 }
             }
         }
-        arena.keep();
+        if let Some(arena) = arena {
+            arena.keep();
+        }
         Ok(())
     }
 
@@ -375,49 +447,60 @@ impl<'a> Products<'a> {
             for (out, line) in exponents.iter_mut().zip(&lines[part.lines_of(p)]) {
                 *out = line.exponent;
             }
-            for (plane, &digit) in digits.iter().enumerate() {
-                let (part, exponents) = match digit {
-                    Digit::First => (part, &exponents),
-                    digit => (Part { digit: Some((digit, &exponents)), ..part }, &OF_DIGITS),
-                };
-                // SAFETY: by the contract of this function.
-                unsafe {
-                    self.run.for_each_chunk(&part, p..p + 1, |p, chunk, at| {
-                        let place: Option<Place> = Some(packed.place(plane, p, at));
+            // SAFETY: by the contract of this function.
+            unsafe {
+                self.run.for_each_chunk(&part, p..p + 1, |p, chunk, at| {
+                    for (plane, &digit) in digits.iter().enumerate() {
+                        let place = Some(packed.place(plane, p, at));
                         let mut sums = LineSums::ZERO; // known already
-                        (self.run.kernels.magnitudes)(part.side, chunk, exponents, &mut sums, place);
-                    });
-                }
+                        (self.run.kernels.magnitudes)(digit, part.side, chunk, &exponents, &mut sums, place);
+                    }
+                });
             }
         })
     }
 
-    /// Adds what the packed elements give for a tile.
+    /// The tasks of a rectangle: the rows of a task are to stay in a cache over the whole inner dimension, which is not cut here.
+    fn tasks(&self, at: Rectangle, rows: &Packed, digits: usize) -> Tasks {
+        let fitting = (ROWS_BYTES / (rows.panel * digits)).clamp(2, 16);
+        let blocking = Blocking { down: fitting, ..(self.run.kernels.blocking)(rows.length) };
+        Tasks::new(at, blocking, self.run.threads)
+    }
+
+    /// The products of a tile from packed elements. The tile has a turn (number, of so many) in which the next panel of columns comes
+    /// to the cache.
     ///
     /// # Safety
     ///
     /// The panels are packed with the digits that are wanted.
-    unsafe fn add(&self, wants: Wants, (a, p): (Packed, usize), (b, q): (Packed, usize), out: &mut TileSums) {
-        let mut tile = Tile([0; TILE]);
-        let mut product = |x: usize, y: usize, add: &mut dyn FnMut(usize, i64)| {
-            let next = Stream { at: std::ptr::null(), lines: 0 };
-            // SAFETY: by the contract of this function.
-            unsafe { (self.run.kernels.product)(a.panel(x, p), b.panel(y, q), a.length, next, &mut tile) };
-            tile.0.iter().enumerate().for_each(|(at, &sum)| add(at, sum.into()));
+    unsafe fn multiply(
+        &self,
+        wants: Wants,
+        (a, p): (Packed, usize),
+        (b, q): (Packed, usize),
+        (turn, turns): (usize, usize),
+        out: &mut Parts,
+    ) {
+        let kernels = self.run.kernels;
+        let list: &[(usize, usize)] = match (wants.more_bits, wants.meet) {
+            (false, false) => &[(0, 0)],
+            (false, true) => &[(0, 0), (1, 1)],
+            (true, false) => &[(0, 0), (0, 1), (1, 0), (1, 1)],
+            (true, true) => &[(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)],
         };
-        let TileSums { g, lower, meet } = out;
-        product(0, 0, &mut |at, sum| {
-            g[at] += sum;
-            lower[at] += if wants.more_bits { sum << 14 } else { sum };
-        });
-        if wants.more_bits {
-            product(0, 1, &mut |at, sum| lower[at] += sum << 7);
-            product(1, 0, &mut |at, sum| lower[at] += sum << 7);
-            product(1, 1, &mut |at, sum| lower[at] += sum);
+        for (number, &(x, y)) in list.iter().enumerate() {
+            let same = |list: &[(usize, usize)]| list.iter().filter(|digits| digits.1 == y).count();
+            let (part, parts) = (turn * same(list) + same(&list[..number]), turns * same(list));
+            let at = b.panel(y, q + 1).wrapping_add(part * (b.panel / parts));
+            let next = Stream { at, lines: (b.panel / CACHE_LINE).div_ceil(parts * (b.length / DEPTH)) };
+            let is_meet = wants.meet && number + 1 == list.len();
+            let out = if is_meet { &mut out.meet } else { &mut out.products[number] };
+            // SAFETY: by the contract of this function.
+            unsafe { (kernels.product)(a.panel(x, p), b.panel(y, q), a.length, next, out) };
         }
-        if wants.meet {
-            let plane = 1 + usize::from(wants.more_bits);
-            product(plane, plane, &mut |at, sum| meet[at] += sum);
+        if wants.more_bits {
+            // SAFETY: the CPU runs the kernels.
+            unsafe { (kernels.lower_bounds)(&out.products, &mut out.lower) };
         }
     }
 }

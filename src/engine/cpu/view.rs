@@ -65,14 +65,14 @@ impl View {
     /// Bytes for each line, at most.
     pub const BYTES: usize = 2 * size_of::<i32>();
 
-    /// The same with the inner dimension balanced.
-    pub fn balanced(&self, balance: Balance) -> Result<Self, Reason> {
+    /// The same lines out, with another balance.
+    pub fn balanced(&self, balance: Option<Balance>) -> Result<Self, Reason> {
         let copy = |words: &Vec<AtomicU32>| -> Result<Vec<AtomicU32>, Reason> {
             let mut out = empty(words.len())?;
             out.extend(words.iter().map(|word| AtomicU32::new(word.load(Ordering::Relaxed))));
             Ok(out)
         };
-        Ok(Self { out: [copy(&self.out[0])?, copy(&self.out[1])?], balance: Some(balance) })
+        Ok(Self { out: [copy(&self.out[0])?, copy(&self.out[1])?], balance })
     }
 
     pub fn side(&self, side: Side) -> SideView<'_> {

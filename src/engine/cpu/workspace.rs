@@ -170,6 +170,13 @@ pub const fn piece_bytes(bytes: usize) -> usize {
 }
 
 impl Pieces<'_> {
+    /// All that is left, if anything is, and how many bytes.
+    pub fn rest(self) -> Option<(*mut u8, usize)> {
+        let bytes = self.arena.bytes.saturating_sub(self.used);
+        // SAFETY: inside of the arena.
+        (bytes > 0).then(|| (unsafe { self.arena.start.add(self.used) }, bytes))
+    }
+
     /// The next piece, aligned to cache lines. Panics if the arena was taken too small.
     pub fn next(&mut self, bytes: usize) -> *mut u8 {
         let start = self.used;

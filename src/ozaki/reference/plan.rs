@@ -5,7 +5,7 @@ use num_bigint::BigInt;
 use super::{Dyadic, digits_of, line_of};
 use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::MODULI;
-use crate::ozaki::plan::{Accuracy, NoPlan, Out, Plan, Way};
+use crate::ozaki::plan::{Accuracy, Balanced, NoPlan, Out, Plan, Way};
 
 /// H_N of NUMERICS section 1.
 fn limit(moduli: usize) -> BigInt {
@@ -180,15 +180,18 @@ impl Statistics {
         let (m, n) = (self.a.len(), self.b.len());
         let nothing = line_of(&[]);
         while !bad.is_empty() {
-            let of_row = |i: usize| bad.iter().filter(|entry| entry.0 == i).count();
-            let of_column = |j: usize| bad.iter().filter(|entry| entry.1 == j).count();
+            let (mut of_row, mut of_column) = (vec![0; m], vec![0; n]);
+            for &(i, j) in &bad {
+                of_row[i] += 1;
+                of_column[j] += 1;
+            }
             // The last of the largest of a list that is turned round is the first.
-            let row = (0..m).rev().max_by_key(|&i| of_row(i)).expect("there is a row");
-            let column = (0..n).rev().max_by_key(|&j| of_column(j)).expect("there is a column");
+            let row = (0..m).rev().max_by_key(|&i| of_row[i]).expect("there is a row");
+            let column = (0..n).rev().max_by_key(|&j| of_column[j]).expect("there is a column");
             if 10 * (out.count() + 1) > m + n {
                 return false;
             }
-            if of_row(row) >= of_column(column) {
+            if of_row[row] >= of_column[column] {
                 bad.retain(|entry| entry.0 != row);
                 out.rows.push(row);
                 self.a[row] = nothing;
@@ -250,8 +253,8 @@ pub fn plan_accurate(a: &[f64], b: &[f64], k: usize, moduli: usize) -> Result<Pl
     Ok(Plan { out, ..s.fixed(moduli, &row, &column)? })
 }
 
-/// d_h of step 5c; both operands by lines.
-fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize) -> Vec<i32> {
+/// d_h of step 5c, by the largest exponents or by their averages; both operands by lines.
+fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize, by: Balanced) -> Vec<i32> {
     let exponent = |x: &Dyadic| x.e + x.m.bits() as i32;
     let tops = |lines: &[Vec<Dyadic>]| -> Vec<Option<i32>> {
         lines.iter().map(|line| line.iter().filter(|x| !x.is_zero()).map(exponent).max()).collect()
@@ -259,9 +262,14 @@ fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize) -> Vec<i32> {
     let (of_a, of_b) = (tops(a), tops(b));
     let relative = |lines: &[Vec<Dyadic>], tops: &[Option<i32>], h: usize| -> Option<i32> {
         let of_line = |(line, top): (&Vec<Dyadic>, &Option<i32>)| {
-            (!line[h].is_zero()).then(|| Some(exponent(&line[h]) - (*top)?))
+            if line[h].is_zero() { None } else { Some(exponent(&line[h]) - (*top)?) }
         };
-        lines.iter().zip(tops).filter_map(of_line).flatten().max()
+        let all: Vec<i32> = lines.iter().zip(tops).filter_map(of_line).collect();
+        match by {
+            Balanced::ByAverage if all.is_empty() => None,
+            Balanced::ByAverage => Some(all.iter().sum::<i32>().div_euclid(all.len() as i32)),
+            _ => all.into_iter().max(),
+        }
     };
     let shift = |h: usize| match (relative(a, &of_a, h), relative(b, &of_b, h)) {
         (Some(e), Some(f)) => (f - e).div_euclid(2),
@@ -274,37 +282,36 @@ fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize) -> Vec<i32> {
 pub fn plan_auto(a: &[f64], b: &[f64], k: usize, accuracy: Accuracy, most: usize) -> Result<Plan, NoPlan> {
     let (plain, out) = Statistics::of_values(a, b, k)?;
     let ((a, _), (b, _)) = (lines(a, k), lines(b, k));
-    let d = balance(&a, &b, k);
-    let times = |lines: &[Vec<Dyadic>], sign: i32| -> Vec<Vec<Dyadic>> {
+    let times = |lines: &[Vec<Dyadic>], d: &[i32], sign: i32| -> Vec<Vec<Dyadic>> {
         let element = |(h, x): (usize, &Dyadic)| Dyadic { m: x.m.clone(), e: x.e + sign * d[h] };
         lines.iter().map(|line| line.iter().enumerate().map(element).collect()).collect()
     };
-    let balanced = Statistics::of(&times(&a, 1), &times(&b, -1));
-    // The same shift for all changes nothing, and is no step.
-    let ways: &[Way] = if d.iter().all(|&x| x == d[0]) { &Way::ALL[..2] } else { &Way::ALL };
-    let is_balanced = |way| matches!(way, Way::Balanced | Way::BalancedMoreBits);
-    let has_more_bits = |way| matches!(way, Way::MoreBits | Way::BalancedMoreBits);
-    let with = |plan: Plan, way| {
-        let inner = if is_balanced(way) { d.clone() } else { Vec::new() };
-        Plan { inner, way, ..plan }
+    // The statistics and d_h of a view; the same shift for all changes nothing, and is no step.
+    let view = |by: Balanced| -> Option<(Statistics, Vec<i32>)> {
+        if by == Balanced::No {
+            return Some((plain.clone(), Vec::new()));
+        }
+        let d = balance(&a, &b, k, by);
+        let differ = d.iter().any(|&x| x != d[0]);
+        differ.then(|| (Statistics::of(&times(&a, &d, 1), &times(&b, &d, -1)), d))
     };
     let mut best: Option<Plan> = None;
-    for &way in ways {
-        let statistics = if is_balanced(way) { &balanced } else { &plain };
-        if let Some(plan) = statistics.certified(accuracy, most, has_more_bits(way))
+    for way in [Way::Plain, Way::MoreBits, Way::Balanced, Way::BalancedMoreBits] {
+        let Some((statistics, inner)) = view(way.balanced()) else { continue };
+        if let Some(plan) = statistics.certified(accuracy, most, way.has_more_bits())
             && best.as_ref().is_none_or(|best| plan.moduli < best.moduli)
         {
-            best = Some(Plan { out: out.clone(), ..with(plan, way) });
+            best = Some(Plan { inner, way, out: out.clone(), ..plan });
         }
         if best.as_ref().is_some_and(|best| best.moduli <= 16) {
             break;
         }
     }
-    let worst_out = |&way: &Way| {
-        let statistics = if is_balanced(way) { &balanced } else { &plain };
-        let plan = statistics.clone().without_the_worst(accuracy, most, true, out.clone())?;
-        Some(with(plan, way))
+    let without_the_worst = |way: Way| {
+        let (statistics, inner) = view(way.balanced())?;
+        let plan = statistics.without_the_worst(accuracy, most, true, out.clone())?;
+        Some(Plan { inner, way, ..plan })
     };
-    best.or_else(|| ways.iter().filter(|way| has_more_bits(**way)).find_map(worst_out))
-        .ok_or(NoPlan::NotProvable)
+    let ways = [Way::MoreBits, Way::BalancedMoreBits, Way::AveragedMoreBits];
+    best.or_else(|| ways.into_iter().find_map(without_the_worst)).ok_or(NoPlan::NotProvable)
 }

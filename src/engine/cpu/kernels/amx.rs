@@ -32,7 +32,8 @@ pub static KERNELS: Kernels = Kernels {
     pass,
     reconstruct: avx512::reconstruct,
     change: avx512::change,
-    raise_inner: avx512::raise_inner,
+    add_inner: avx512::add_inner,
+    lower_bounds: avx512::lower_bounds,
     raise_needs: avx512::raise_needs,
     largest: avx512::largest,
 };

@@ -1,20 +1,8 @@
-//! What is made of a buffer of elements before the ordinary steps see them: lines taken out, an inner dimension that is balanced, other
-//! digits than the first. One source, which each table compiles for its CPU.
+//! What is made of a buffer of elements before the ordinary steps see them: lines taken out, an inner dimension that is balanced. One
+//! source, which each table compiles for its CPU.
 
 use super::{Buffer, Chunk, DEPTH, Order, PANEL};
 use crate::ozaki::balance::{self, EMPTY};
-use crate::ozaki::bound::second_magnitude;
-
-/// Which digit of an element is taken for its magnitude.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Digit {
-    /// The first seven bits.
-    First,
-    /// The next seven.
-    Second,
-    /// 1 for a nonzero.
-    Presence,
-}
 
 /// A change of a buffer; in the order of its members.
 #[derive(Clone, Copy)]
@@ -23,13 +11,11 @@ pub struct Change<'a> {
     pub out: u32,
     /// Element h of line l is multiplied by 2^(.0[l] + .1[h]), see [`balance::scaled`].
     pub scale: Option<(&'a [i32; PANEL], &'a [i32; DEPTH])>,
-    /// Elements become integers: this digit, for lines of these exponents.
-    pub digit: Option<(Digit, &'a [i32; PANEL])>,
 }
 
 impl Change<'_> {
     pub fn is_none(&self) -> bool {
-        self.out == 0 && self.scale.is_none() && self.digit.is_none()
+        self.out == 0 && self.scale.is_none()
     }
 }
 
@@ -57,45 +43,39 @@ pub fn change(buffer: &mut Buffer, change: &Change) {
     if let Some((lines, inner)) = change.scale {
         for_each(buffer, |l, h, x| balance::scaled(x, lines[l] + inner[h]));
     }
-    match change.digit {
-        None | Some((Digit::First, _)) => {}
-        Some((Digit::Second, exponents)) => {
-            for_each(buffer, |l, _, x| f64::from(second_magnitude(x, exponents[l])));
-        }
-        Some((Digit::Presence, _)) => for_each(buffer, |_, _, x| if x == 0.0 { 0.0 } else { 1.0 }),
-    }
 }
 
-/// The exponents with which [`Digit::Second`] and [`Digit::Presence`] go into step *magnitudes*: an integer below 128 is its own
-/// magnitude.
-pub const OF_DIGITS: [i32; PANEL] = [7; PANEL];
+/// For every element of a chunk what [`balance::Inner`] has of all lines of a panel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InnerOfPanel {
+    pub most: [i32; DEPTH],
+    pub sum: [i32; DEPTH],
+    pub count: [i32; DEPTH],
+}
 
-/// Raises `out[h]` to the largest exponent of an element h, relative to the exponent of its line.
+impl InnerOfPanel {
+    pub const NONE: Self = Self { most: [EMPTY; DEPTH], sum: [0; DEPTH], count: [0; DEPTH] };
+}
+
+/// Adds the exponents of the elements of a chunk, relative to the exponents of their lines.
 ///
 /// # Safety
 ///
 /// The chunk can be read.
 #[inline(always)]
-pub unsafe fn raise_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]) {
-    // SAFETY: by the contract of this function; nothing need be aligned.
-    let relative = |l: usize, h: usize| unsafe {
-        match balance::exponent(chunk.at(l, h).read_unaligned()) {
-            EMPTY => EMPTY,
-            exponent => exponent - exponents[l],
-        }
+pub unsafe fn add_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut InnerOfPanel) {
+    let InnerOfPanel { most, sum, count } = out;
+    let mut add = |l: usize, h: usize| {
+        // SAFETY: by the contract of this function; nothing need be aligned.
+        let exponent = balance::exponent(unsafe { chunk.at(l, h).read_unaligned() });
+        let live = exponent != EMPTY;
+        let relative = if live { exponent - exponents[l] } else { 0 };
+        most[h] = most[h].max(if live { relative } else { EMPTY });
+        sum[h] += relative;
+        count[h] += i32::from(live);
     };
     match chunk.order {
-        Order::LineMajor => {
-            for l in 0..PANEL {
-                for (h, out) in out.iter_mut().enumerate() {
-                    *out = (*out).max(relative(l, h));
-                }
-            }
-        }
-        Order::ElementMajor => {
-            for (h, out) in out.iter_mut().enumerate() {
-                *out = (0..PANEL).fold(*out, |most, l| most.max(relative(l, h)));
-            }
-        }
+        Order::LineMajor => (0..PANEL).for_each(|l| (0..DEPTH).for_each(|h| add(l, h))),
+        Order::ElementMajor => (0..DEPTH).for_each(|h| (0..PANEL).for_each(|l| add(l, h))),
     }
 }

@@ -18,7 +18,7 @@ pub mod avx512;
 pub mod change;
 pub mod portable;
 
-pub use change::{Change, Digit};
+pub use change::{Change, InnerOfPanel};
 
 /// Lines of a panel, and so rows and columns of a tile of C.
 pub const PANEL: usize = 32;
@@ -35,6 +35,17 @@ pub const CACHE_LINE: usize = 64;
 pub enum Side {
     Rows,
     Columns,
+}
+
+/// What of an element goes into the bound products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digit {
+    /// Its magnitude: the first seven bits.
+    First,
+    /// The next seven.
+    Second,
+    /// 1 for a nonzero.
+    Presence,
 }
 
 /// How a chunk is ordered.
@@ -227,9 +238,10 @@ pub struct Kernels {
     pub gather: Gather,
     /// Exponents of the elements of each line, merged into `out`.
     pub scan: unsafe fn(chunk: &Chunk, out: &mut [Scan; PANEL]),
-    /// 7-bit magnitudes of the elements of lines with the given exponents, and their sums, added to `sums`. Without a `place`
+    /// A digit of the elements of lines with the given exponents, and the sums of the digits, added to `sums`. Without a `place`
     /// the sums alone. The order of the elements of a chunk is the same on both sides, but not the one of [`Kernels::element_at`].
     pub magnitudes: unsafe fn(
+        digit: Digit,
         side: Side,
         chunk: &Chunk,
         exponents: &[i32; PANEL],
@@ -248,15 +260,18 @@ pub struct Kernels {
     pub pass: unsafe fn(pass: &Pass),
     /// Nothing can fail between the first and the last write of a tile.
     pub reconstruct: unsafe fn(block: &Reconstruction),
-    /// [`change::change`] and [`change::raise_inner`], compiled for this CPU.
+    /// [`change::change`] and [`change::add_inner`], compiled for this CPU.
     pub change: unsafe fn(buffer: &mut Buffer, change: &Change),
-    pub raise_inner: unsafe fn(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]),
-    /// [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for this CPU.
+    pub add_inner: unsafe fn(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut InnerOfPanel),
+    /// [`needs::lower_bounds`](crate::ozaki::needs::lower_bounds), [`Bounds::raise_needs`] and [`Bounds::largest_key`], compiled for
+    /// this CPU.
+    pub lower_bounds: unsafe fn(products: &[Tile; 4], out: &mut [i64; TILE]),
     pub raise_needs: RaiseNeeds,
     pub largest: unsafe fn(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64,
 }
 
 /// The 32-bit sums of a tile.
+#[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Tile(pub [i32; TILE]);
 

@@ -2,12 +2,12 @@
 //! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
 
 use super::{
-    Blocking, Buffer, Change, Chunk, DEPTH, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction,
-    Side, Stream, TILE, Tile, change as changes,
+    Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
+    Place, Reconstruction, Side, Stream, TILE, Tile, change as changes,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
-use crate::ozaki::bound::magnitude;
-use crate::ozaki::needs::Bounds;
+use crate::ozaki::bound::{magnitude, second_magnitude};
+use crate::ozaki::needs::{self, Bounds};
 use crate::ozaki::residues::{Reducer, power_residue, scaled};
 use crate::ozaki::scan::Scan;
 
@@ -30,7 +30,8 @@ pub static KERNELS: Kernels = Kernels {
     pass,
     reconstruct,
     change,
-    raise_inner,
+    add_inner,
+    lower_bounds,
     raise_needs,
     largest,
 };
@@ -67,6 +68,7 @@ unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
 }
 
 unsafe fn magnitudes(
+    digit: Digit,
     _: Side,
     chunk: &Chunk,
     exponents: &[i32; PANEL],
@@ -77,7 +79,11 @@ unsafe fn magnitudes(
         let values = unsafe { line(chunk, l) };
         let mut packed_line = [0; DEPTH];
         for (out, &x) in packed_line.iter_mut().zip(values) {
-            let a = magnitude(x, exponents[l]);
+            let a = match digit {
+                Digit::First => magnitude(x, exponents[l]),
+                Digit::Second => second_magnitude(x, exponents[l]),
+                Digit::Presence => u8::from(x != 0.0),
+            };
             *out = i16::from(a);
             sums.sum[l][0] += i32::from(a);
             sums.squares[l][0] += i32::from(a) * i32::from(a);
@@ -233,9 +239,13 @@ unsafe fn change(buffer: &mut Buffer, change: &Change) {
     changes::change(buffer, change);
 }
 
-unsafe fn raise_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]) {
+unsafe fn add_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut InnerOfPanel) {
     // SAFETY: passed on from the caller.
-    unsafe { changes::raise_inner(chunk, exponents, out) };
+    unsafe { changes::add_inner(chunk, exponents, out) };
+}
+
+unsafe fn lower_bounds(products: &[Tile; 4], out: &mut [i64; TILE]) {
+    needs::lower_bounds(products.each_ref().map(|tile| &tile.0[..]), out);
 }
 
 unsafe fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut [i64]) -> bool {

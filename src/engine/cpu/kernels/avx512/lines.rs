@@ -2,13 +2,15 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Buffer, Change, Chunk, DEPTH, Order, PANEL, Place, Side, change as changes};
+use super::super::{
+    Buffer, Change, Chunk, DEPTH, InnerOfPanel, Order, PANEL, Place, Side, TILE, Tile, change as changes,
+};
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
 use super::{CHUNK_BYTES, GROUP, HALF, place_of_group};
 use crate::engine::cpu::packing;
 use crate::gemm::Lines;
-use crate::ozaki::needs::Bounds;
+use crate::ozaki::needs::{self, Bounds};
 use crate::ozaki::scan::Scan;
 
 /// The order in which packing needs no exchange of elements.
@@ -336,9 +338,17 @@ pub unsafe fn change(buffer: &mut Buffer, change: &Change) {
 ///
 /// As above.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
-pub unsafe fn raise_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut [i32; DEPTH]) {
+pub unsafe fn add_inner(chunk: &Chunk, exponents: &[i32; PANEL], out: &mut InnerOfPanel) {
     // SAFETY: passed on from the caller.
-    unsafe { changes::raise_inner(chunk, exponents, out) };
+    unsafe { changes::add_inner(chunk, exponents, out) };
+}
+
+/// # Safety
+///
+/// As above.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn lower_bounds(products: &[Tile; 4], out: &mut [i64; TILE]) {
+    needs::lower_bounds(products.each_ref().map(|tile| &tile.0[..]), out);
 }
 
 /// # Safety

@@ -1,11 +1,11 @@
-//! Step *magnitudes*: floor(|x| 2^(7-e)), seven bits of each element.
+//! Step *magnitudes*: floor(|x| 2^(7-e)), seven bits of each element; or the next seven; or whether it is a nonzero.
 //!
 //! Added to 2^52, rounded toward zero, a magnitude stands in the lowest byte of a double. Bytes of eight elements are then put
 //! together by shifts alone, which fixes the order of the elements in a packed chunk: byte 8 i + j is element 8 j + i.
 
 use std::arch::x86_64::*;
 
-use super::super::{Chunk, DEPTH, LineSums, PANEL, Place, Side};
+use super::super::{Chunk, DEPTH, Digit, LineSums, PANEL, Place, Side};
 use super::lines::load;
 use super::{CHUNK_BYTES, HALF, place_of_group};
 
@@ -23,10 +23,11 @@ struct Factor(__m512d, __m512d);
 struct Factors([[f64; PANEL]; 2]);
 
 impl Factors {
-    fn new(exponents: &[i32; PANEL]) -> Self {
+    /// 2^(bits-e).
+    fn new(exponents: &[i32; PANEL], bits: i32) -> Self {
         let power = |x: i32| f64::from_bits(((1023 + x) as u64) << 52);
-        let first = |e: i32| (7 - e).min(1000);
-        Self([exponents.map(|e| power(first(e))), exponents.map(|e| power(7 - e - first(e)))])
+        let first = |e: i32| (bits - e).min(1000);
+        Self([exponents.map(|e| power(first(e))), exponents.map(|e| power(bits - e - first(e)))])
     }
 
     /// For eight lines, or for one.
@@ -46,13 +47,27 @@ impl Factors {
     }
 }
 
-/// Eight magnitudes in the lowest bytes; above them the bits of 2^52.
+/// The digits as constants, so that each has code of its own.
+const FIRST: u8 = Digit::First as u8;
+const SECOND: u8 = Digit::Second as u8;
+
+/// Eight digits in the lowest bytes; above them [`above`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn magnitude(x: __m512d, by: Factor) -> __m512i {
+fn digits<const DIGIT: u8>(x: __m512d, by: Factor) -> __m512i {
     const DOWN: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+    if DIGIT != FIRST && DIGIT != SECOND {
+        let nonzero = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(x, _mm512_setzero_pd());
+        return _mm512_maskz_set1_epi64(nonzero, 1);
+    }
     let x = _mm512_mul_pd(_mm512_mul_pd(_mm512_abs_pd(x), by.0), by.1);
-    _mm512_castpd_si512(_mm512_add_round_pd::<DOWN>(x, _mm512_set1_pd((1u64 << 52) as f64)))
+    let x = _mm512_castpd_si512(_mm512_add_round_pd::<DOWN>(x, _mm512_set1_pd((1u64 << 52) as f64)));
+    if DIGIT == FIRST { x } else { _mm512_and_si512(x, _mm512_set1_epi64(127)) }
+}
+
+/// The bits above a digit: those of 2^52, where they are not cut off.
+const fn above(digit: u8) -> i64 {
+    if digit == FIRST { 0x433 << 52 } else { 0 }
 }
 
 #[inline]
@@ -66,20 +81,40 @@ fn xor3(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
 /// As for the table of kernels.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub unsafe fn magnitudes(
+    digit: Digit,
     side: Side,
     chunk: &Chunk,
     exponents: &[i32; PANEL],
     sums: &mut LineSums,
     place: Option<Place>,
 ) {
-    let factors = Factors::new(exponents);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match digit {
+            Digit::First => digits_of::<FIRST>(side, chunk, &Factors::new(exponents, 7), sums, place),
+            Digit::Second => digits_of::<SECOND>(side, chunk, &Factors::new(exponents, 14), sums, place),
+            Digit::Presence => {
+                digits_of::<{ Digit::Presence as u8 }>(side, chunk, &Factors::new(exponents, 0), sums, place);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn digits_of<const DIGIT: u8>(
+    side: Side,
+    chunk: &Chunk,
+    factors: &Factors,
+    sums: &mut LineSums,
+    place: Option<Place>,
+) {
     // SAFETY: by the contract of the table.
     let out = place.map(|place| unsafe { place.panel.add(place.first / DEPTH * CHUNK_BYTES) });
     // SAFETY: passed on from the caller.
     unsafe {
         match side {
-            Side::Rows => rows(chunk, &factors, sums, out),
-            Side::Columns => columns(chunk, &factors, sums, out),
+            Side::Rows => rows::<DIGIT>(chunk, factors, sums, out),
+            Side::Columns => columns::<DIGIT>(chunk, factors, sums, out),
         }
     }
 }
@@ -87,7 +122,7 @@ pub unsafe fn magnitudes(
 /// Byte 8 i + j of a line is in word d = 2 i + j / 4: word d of 16 lines together holds elements 32 (d mod 2) + d / 2 + 8 r for
 /// r = 0..3.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn rows(chunk: &Chunk, factors: &Factors, sums: &mut LineSums, out: Option<*mut u8>) {
+unsafe fn rows<const DIGIT: u8>(chunk: &Chunk, factors: &Factors, sums: &mut LineSums, out: Option<*mut u8>) {
     let zero = _mm512_setzero_si512();
     let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     let mut sum = [zero; 2];
@@ -99,7 +134,7 @@ unsafe fn rows(chunk: &Chunk, factors: &Factors, sums: &mut LineSums, out: Optio
             let h = 32 * (d % 2) + d / 2 + 8 * r;
             for (part, word) in word.iter_mut().enumerate() {
                 // SAFETY: inside of the chunk.
-                let x = magnitude(unsafe { load(chunk, 8 * part, h) }, by[part]);
+                let x = digits::<DIGIT>(unsafe { load(chunk, 8 * part, h) }, by[part]);
                 *word = _mm512_xor_si512(*word, _mm512_sllv_epi64(x, _mm512_set1_epi64(8 * r as i64)));
             }
         }
@@ -129,15 +164,19 @@ unsafe fn rows(chunk: &Chunk, factors: &Factors, sums: &mut LineSums, out: Optio
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn columns(chunk: &Chunk, factors: &Factors, sums: &mut LineSums, out: Option<*mut u8>) {
-    // What the bits of 2^52 leave in the first two of the shifted numbers; they leave the others altogether.
-    let two52 = 0x433i64 << 52;
-    let rest = _mm512_set1_epi64(two52 ^ two52 << 8);
+unsafe fn columns<const DIGIT: u8>(
+    chunk: &Chunk,
+    factors: &Factors,
+    sums: &mut LineSums,
+    out: Option<*mut u8>,
+) {
+    // What the bits above the digits leave in the first two of the shifted numbers; they leave the others altogether.
+    let rest = _mm512_set1_epi64(above(DIGIT) ^ above(DIGIT) << 8);
     for l in 0..PANEL {
         let by = factors.line(l);
         let x = |j: usize| {
             // SAFETY: inside of the chunk.
-            let x = magnitude(unsafe { load(chunk, l, 8 * j) }, by);
+            let x = digits::<DIGIT>(unsafe { load(chunk, l, 8 * j) }, by);
             _mm512_sllv_epi64(x, _mm512_set1_epi64(8 * j as i64))
         };
         let bytes = xor3(xor3(x(0), x(1), x(2)), xor3(x(3), x(4), x(5)), xor3(x(6), x(7), rest));

@@ -13,7 +13,7 @@ mod magnitudes;
 mod reconstruct;
 mod reduce;
 
-pub use lines::{change, gather, largest, order, raise_inner, raise_needs, residues, scan};
+pub use lines::{add_inner, change, gather, largest, lower_bounds, order, raise_needs, residues, scan};
 pub use magnitudes::{magnitude_at, magnitudes};
 pub use reconstruct::reconstruct;
 pub use reduce::{Reduction, residue_at};
