@@ -116,3 +116,58 @@ fn zeros(count: usize) -> Option<Vec<f64>> {
     out.resize(count, 0.0);
     Some(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::cpu::workspace::faults;
+    use crate::gemm::{Sizes, Transpose};
+    use crate::native::builtin;
+
+    const M: usize = 13;
+    const N: usize = 11;
+    const K: usize = 7;
+
+    /// C after the lines `out` of a call with beta, and the calls that were made for them; memory fails from the n-th time on.
+    fn computed(out: &Out, beta: f64, transposed: bool, fails: Option<usize>) -> (Vec<f64>, usize) {
+        let a: Vec<f64> = (0..M * K).map(|at| (at * at % 17) as f64 - 8.0).collect();
+        let b: Vec<f64> = (0..K * N).map(|at| (at * at % 13) as f64 - 6.0).collect();
+        let mut c: Vec<f64> = (0..M * N).map(|at| at as f64).collect();
+        let (t, lda, ldb) = if transposed { (Transpose::Yes, K, N) } else { (Transpose::No, M, K) };
+        let sizes = Sizes { m: M, n: N, k: K, lda, ldb, ldc: M };
+        let call = Gemm::new((t, t), sizes, (2.0, beta), a.as_ptr(), b.as_ptr(), c.as_mut_ptr()).unwrap();
+        let mut calls = 0;
+        faults::plan(fails, true);
+        // SAFETY: the matrices are as large as the call says.
+        unsafe {
+            compute(&call, out, &mut |part| {
+                calls += 1;
+                builtin::gemm(part, 1);
+            });
+        }
+        faults::plan(None, false);
+        (c, calls)
+    }
+
+    #[test]
+    fn each_entry_of_the_lines_is_computed_once_and_no_other() {
+        let all = |count: usize| Out { rows: (0..count).collect(), ..Out::default() };
+        for (beta, transposed) in [(0.0, false), (3.0, false), (3.0, true)] {
+            let (whole, _) = computed(&all(M), beta, transposed, None);
+            for (rows, columns) in [(vec![0, 5, 12], vec![]), (vec![], vec![0, 10]), (vec![3, 4], vec![2, 9])]
+            {
+                let out = Out { rows, columns, not_finite: 0 };
+                // With memory for all, for the rows alone, and for nothing.
+                for (fails, at_once) in [(None, true), (Some(2), false), (Some(0), false)] {
+                    let (c, calls) = computed(&out, beta, transposed, fails);
+                    for (at, &c) in c.iter().enumerate() {
+                        let is_out = out.rows.contains(&(at % M)) || out.columns.contains(&(at / M));
+                        assert_eq!(c, if is_out { whole[at] } else { at as f64 }, "entry {at}");
+                    }
+                    let groups = usize::from(!out.rows.is_empty()) + usize::from(!out.columns.is_empty());
+                    assert!(!at_once || calls == groups);
+                }
+            }
+        }
+    }
+}
