@@ -10,7 +10,7 @@ use oz2blas::engine::cpu::PORTABLE;
 use oz2blas::engine::{Outcome, Settings};
 use oz2blas::native::find::Symbol;
 use oz2blas::options::Mode;
-use oz2blas::ozaki::plan::Accuracy;
+use oz2blas::ozaki::plan::{Accuracy, Balanced, Way};
 use oz2blas::route::Reason;
 
 use oz2blas::engine::cuda::{self, CUDA};
@@ -24,10 +24,17 @@ fn device() -> bool {
     there
 }
 
-/// The same outcome and bits as the portable engine.
+/// The same outcome and bits as the portable engine; or C as it was, where the plan is one for the CPU alone.
 fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Outcome {
     let (want, want_c) = p.run_with(&PORTABLE, settings, layout);
     let (got, got_c) = p.run_with(&CUDA, settings, layout);
+    if let Outcome::Done(report) = &want
+        && (report.out.count() > 0 || report.way.balanced() != Balanced::No)
+    {
+        assert_eq!(got, Outcome::Declined(Reason::FinerPlan), "{what}");
+        assert_same_bits(&got_c, &p.c, what);
+        return got;
+    }
     assert_eq!(got, want, "{what}");
     assert_same_bits(&got_c, &want_c, what);
     got
@@ -80,11 +87,56 @@ fn long_inner_dimension() {
     check(&p, &DEFAULTS, PLAIN, "long k, auto");
 }
 
-fn values_that_are_not_finite() {
+/// What has other lines or another inner dimension is for the CPU engines: declined, with C as it was.
+fn plans_of_the_cpu() {
     let mut random = Random(24);
-    let mut p = problem(&mut random, (40, 33, 35), (0, 0));
-    p.a[40 * 35 - 1] = f64::NAN;
-    assert_eq!(check(&p, &DEFAULTS, PLAIN, "NaN"), Outcome::Declined(Reason::NonFinite));
+    let (m, n, k) = (40, 33, 35);
+    let plain = problem(&mut random, (m, n, k), (0, 0));
+    let declined = |p: &Problem, reason: Reason, what: &str| {
+        let (outcome, c) = p.run_with(&CUDA, &DEFAULTS, PLAIN);
+        assert_eq!(outcome, Outcome::Declined(reason), "{what}");
+        assert_same_bits(&c, &p.c, what);
+        p.run_with(&PORTABLE, &DEFAULTS, PLAIN).0
+    };
+    let done = |outcome: Outcome| match outcome {
+        Outcome::Done(report) => report,
+        other => panic!("{other:?}"),
+    };
+    let mut p = plain.clone();
+    p.a[m * k - 1] = f64::NAN;
+    assert_eq!(done(declined(&p, Reason::NonFinite, "NaN")).out.rows, [m - 1]);
+    // A row that is large where B is small.
+    let mut p = plain.clone();
+    (0..k).for_each(|h| p.a[7 * k + h] *= 2f64.powi(5 * h as i32));
+    (0..n * k).for_each(|at| p.b[at] *= 2f64.powi(-5 * (at % k) as i32));
+    assert_eq!(done(declined(&p, Reason::FinerPlan, "a row")).out.rows, [7]);
+    // Such columns of A all together are balanced.
+    let mut p = plain.clone();
+    (0..m * k).for_each(|at| p.a[at] *= 2f64.powi(5 * (at % k) as i32));
+    (0..n * k).for_each(|at| p.b[at] *= 2f64.powi(-5 * (at % k) as i32));
+    assert_eq!(done(declined(&p, Reason::FinerPlan, "balanced")).way, Way::Balanced);
+    // Seven more bits need nothing but other numbers.
+    let mut ways = Vec::new();
+    for width in [10, 12, 14, 16] {
+        let mut p = plain.clone();
+        for x in p.a.iter_mut().chain(&mut p.b) {
+            *x *= 2f64.powi(random.below(width) as i32);
+        }
+        if let Outcome::Done(report) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN).0
+            && report.out.count() == 0
+            && matches!(report.way, Way::Plain | Way::MoreBits)
+        {
+            check(&p, &DEFAULTS, PLAIN, &format!("width {width}"));
+            ways.push(report.way);
+        }
+    }
+    assert!(ways.contains(&Way::MoreBits), "{ways:?}");
+    // Nothing at all helps.
+    let mut p = plain;
+    (0..m).for_each(|i| (0..k).for_each(|h| p.a[i * k + h] *= 2f64.powi(100 * ((h + i) % 3) as i32)));
+    (0..n).for_each(|j| (0..k).for_each(|h| p.b[j * k + h] *= 2f64.powi(-100 * ((h + j) % 3) as i32)));
+    let outcome = declined(&p, Reason::NotProvable, "rotated");
+    assert_eq!(outcome, Outcome::Declined(Reason::NotProvable));
 }
 
 /// A function of the software device.
@@ -213,7 +265,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     if !device() {
         return;
     }
-    values_that_are_not_finite();
+    plans_of_the_cpu();
     random_calls();
     blocks();
     // From here on a matrix takes many copies, of whole columns or of one column each.

@@ -95,9 +95,10 @@ impl Out {
         self.rows.len() + self.columns.len()
     }
 
-    /// More than a tenth of all lines: the call as a whole is better off with the native BLAS.
-    pub fn is_too_much(count: usize, m: usize, n: usize) -> bool {
-        count.saturating_mul(10) > m.saturating_add(n)
+    /// More than a tenth of the m + n lines, or all of one side: the call as a whole is better off with the native BLAS.
+    pub fn is_too_much(&self, m: usize, n: usize) -> bool {
+        let nothing_is_left = self.rows.len() == m || self.columns.len() == n;
+        nothing_is_left || self.count().saturating_mul(10) > m.saturating_add(n)
     }
 }
 

@@ -39,7 +39,7 @@ impl Run<'_> {
         phases.scan = clock.elapsed();
         let clock = Instant::now();
         let out = products.view.not_finite()?;
-        if Out::is_too_much(out.count(), call.m, call.n) {
+        if out.is_too_much(call.m, call.n) {
             return Err(Reason::NonFinite);
         }
         let (rows, columns) = (vector(call.m, 0)?, vector(call.n, 0)?);

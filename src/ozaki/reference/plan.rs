@@ -52,6 +52,11 @@ struct Statistics {
     meet: Vec<Vec<bool>>,
 }
 
+/// More lines than a tenth, or all rows or columns.
+fn too_much(out: &Out, m: usize, n: usize) -> bool {
+    10 * (out.rows.len() + out.columns.len()) > m + n || out.rows.len() == m || out.columns.len() == n
+}
+
 /// The lines of an operand, those with NaN or Inf as zeros, and the numbers of these.
 fn lines(values: &[f64], k: usize) -> (Vec<Vec<Dyadic>>, Vec<usize>) {
     let mut out = Vec::new();
@@ -89,10 +94,8 @@ impl Statistics {
     fn of_values(a: &[f64], b: &[f64], k: usize) -> Result<(Self, Out), NoPlan> {
         let ((a, rows), (b, columns)) = (lines(a, k), lines(b, k));
         let not_finite = rows.len() + columns.len();
-        if 10 * not_finite > a.len() + b.len() {
-            return Err(NoPlan::NotFinite);
-        }
-        Ok((Self::of(&a, &b), Out { rows, columns, not_finite }))
+        let out = Out { rows, columns, not_finite };
+        if too_much(&out, a.len(), b.len()) { Err(NoPlan::NotFinite) } else { Ok((Self::of(&a, &b), out)) }
     }
 
     fn upper(&self, i: usize, j: usize) -> u64 {
@@ -188,9 +191,6 @@ impl Statistics {
             // The last of the largest of a list that is turned round is the first.
             let row = (0..m).rev().max_by_key(|&i| of_row[i]).expect("there is a row");
             let column = (0..n).rev().max_by_key(|&j| of_column[j]).expect("there is a column");
-            if 10 * (out.count() + 1) > m + n {
-                return false;
-            }
             if of_row[row] >= of_column[column] {
                 bad.retain(|entry| entry.0 != row);
                 out.rows.push(row);
@@ -199,6 +199,9 @@ impl Statistics {
                 bad.retain(|entry| entry.1 != column);
                 out.columns.push(column);
                 self.b[column] = nothing;
+            }
+            if too_much(out, m, n) {
+                return false;
             }
         }
         true
