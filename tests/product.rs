@@ -275,6 +275,21 @@ fn hopeless_lines_are_left_to_the_native_blas() {
     assert!(ways[Way::MoreBits as usize] > 0 && ways[Way::AveragedMoreBits as usize] > 0, "{ways:?}");
 }
 
+/// A plan that the time model finds too long is no reason to lose the call.
+#[test]
+fn a_plan_that_gains_nothing_declines_the_call() {
+    let mut random = Random(18);
+    let p = problem(&mut random, (40, 30, 50), (0, 0));
+    let moduli = reference_plan(&p, &DEFAULTS).unwrap().moduli;
+    for engine in engines() {
+        let run = |worth| p.run(&engine, &Settings { worth, ..DEFAULTS }, PLAIN);
+        assert!(matches!(run(moduli).0, Outcome::Done(_)));
+        let (outcome, c) = run(moduli - 1);
+        assert_eq!(outcome, Outcome::Declined(Reason::NoGain));
+        assert_same_bits(&c, &p.c, "no gain");
+    }
+}
+
 #[test]
 fn c_is_not_read_when_beta_is_zero() {
     let mut random = Random(17);

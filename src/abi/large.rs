@@ -62,7 +62,10 @@ unsafe fn emulate_clean(call: &Gemm, options: &Options) -> Result<Done, Declined
         let (route, machine) = decide(shape, engines, threads, options);
         let with = match route {
             // SAFETY: by the contract of this function.
-            Route::Emulate(engine) => unsafe { emulate_with(engine, call, threads, options) },
+            Route::Emulate(engine) => unsafe {
+                let worth = if learns { cost::most_worth(shape, engine, &machine) } else { MAX_MODULI };
+                emulate_with(engine, call, &Settings { worth, ..settings(options, threads) })
+            },
             // What an engine said counts, not that no other is left.
             Route::Native(reason) => With::Declined(declined.unwrap_or(reason)),
         };
@@ -179,12 +182,11 @@ pub(super) struct Emulated {
 /// # Safety
 ///
 /// As for [`super::gemm`].
-unsafe fn emulate_with(engine: usize, call: &Gemm, threads: usize, options: &Options) -> With {
+unsafe fn emulate_with(engine: usize, call: &Gemm, settings: &Settings) -> With {
     let Some(worker) = engine::get(engine) else { return With::Declined(Reason::EngineUnavailable) };
-    let settings = settings(options, threads);
     let clock = Instant::now();
     // SAFETY: by the contract of this function.
-    let (report, reason) = match unsafe { worker.gemm(call, &settings) } {
+    let (report, reason) = match unsafe { worker.gemm(call, settings) } {
         Outcome::Done(report) => (report, None),
         Outcome::Native(reason) => return With::Native(reason, nanoseconds_since(clock)),
         Outcome::Declined(reason) => {
@@ -268,5 +270,12 @@ fn settings(options: &Options, threads: usize) -> Settings {
         Mode::Auto => options.moduli.unwrap_or(MAX_MODULI),
         _ => route::fixed_moduli(options),
     };
-    Settings { mode: options.mode, moduli, accuracy: options.accuracy, threads, workspace: options.workspace }
+    Settings {
+        mode: options.mode,
+        moduli,
+        worth: MAX_MODULI,
+        accuracy: options.accuracy,
+        threads,
+        workspace: options.workspace,
+    }
 }

@@ -67,6 +67,8 @@ pub struct Settings {
     pub mode: Mode,
     /// N in the modes accurate and fast; the most moduli that auto may use.
     pub moduli: usize,
+    /// Mode auto: a plan with more moduli than this gains nothing beside the native BLAS (Reason `no gain`).
+    pub worth: usize,
     pub accuracy: Accuracy,
     /// The most threads to use, at least 1.
     pub threads: usize,

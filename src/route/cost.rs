@@ -6,6 +6,7 @@
 use super::{Machine, Shape};
 use crate::engine;
 use crate::engine::cpu::probe;
+use crate::ozaki::moduli::MAX_MODULI;
 
 /// The moduli that the mode auto needs for ordinary real data.
 pub const TYPICAL_MODULI: usize = 14;
@@ -187,6 +188,16 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
     }
 }
 
+/// The most moduli with which an engine is still done before the native BLAS, once the plan is made: what that took is spent
+/// either way.
+pub fn most_worth(call: &Shape, engine: usize, machine: &Machine) -> usize {
+    let learned = if engine == engine::AMX { machine.learned } else { Default::default() };
+    let native = learned.native * native_seconds(call, machine.threads, machine.native_rate);
+    let emulated = |moduli| emulated_seconds(call, engine, moduli, machine.threads, machine.tops);
+    let rest = |moduli: &usize| learned.emulated * (emulated(*moduli) - emulated(0)) < native;
+    (1..=MAX_MODULI).rev().find(rest).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -233,6 +244,20 @@ mod tests {
                 assert_eq!(of(shape(m, n, k), EngineChoice::Amx, &machine), Forecast::Loss, "{m} {n} {k}");
             }
         }
+    }
+
+    #[test]
+    fn few_moduli_are_worth_more_than_many() {
+        let mut machine = machine(1, NATIVE_RATE_AVX512);
+        let worth = |n: usize, machine: &Machine| most_worth(&shape(n, n, n), engine::AMX, machine);
+        assert!((14..=20).contains(&worth(2048, &machine)));
+        assert!((2..14).contains(&worth(256, &machine)));
+        machine.tops = Some(1.2);
+        assert!((2..14).contains(&worth(2048, &machine)));
+        machine.learned.native = 10.0;
+        assert_eq!(worth(2048, &machine), MAX_MODULI);
+        machine.learned.emulated = 1e6;
+        assert_eq!(worth(2048, &machine), 0);
     }
 
     #[test]

@@ -118,7 +118,7 @@ static REFUSALS: Refusals =
 
 impl Refusals {
     fn refused(&self, reason: Reason) {
-        if !matches!(reason, Reason::NotProvable | Reason::Range | Reason::NonFinite) {
+        if !matches!(reason, Reason::NotProvable | Reason::Range | Reason::NonFinite | Reason::NoGain) {
             return;
         }
         self.reason.store(reason as u32, Ordering::Relaxed);

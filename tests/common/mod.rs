@@ -13,8 +13,14 @@ pub fn engines() -> Vec<CpuEngine> {
     oz2blas::engine::cpu::kernels::runnable().map(CpuEngine::with).collect()
 }
 
-pub const DEFAULTS: Settings =
-    Settings { mode: Mode::Auto, moduli: MAX_MODULI, accuracy: Accuracy::Fp64, threads: 1, workspace: None };
+pub const DEFAULTS: Settings = Settings {
+    mode: Mode::Auto,
+    moduli: MAX_MODULI,
+    worth: MAX_MODULI,
+    accuracy: Accuracy::Fp64,
+    threads: 1,
+    workspace: None,
+};
 
 /// What no result contains: padding that must stay.
 pub const SENTINEL: u64 = 0x7FF8_DEAD_BEEF_0001;

@@ -54,6 +54,9 @@ impl Run<'_> {
             }
             Mode::Auto | Mode::Native => {
                 let (plan, products) = unsafe { self.certified(products, &out)? };
+                if plan.moduli > self.settings.worth {
+                    return Err(Reason::NoGain);
+                }
                 let promise = self.settings.accuracy.promise(most(&products.a).min(most(&products.b)));
                 (plan, products, Some(promise))
             }

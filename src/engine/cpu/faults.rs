@@ -6,6 +6,7 @@ use super::workspace::faults;
 use crate::engine::{Engine, Outcome, Settings};
 use crate::gemm::{Gemm, Sizes, Transpose};
 use crate::options::Mode;
+use crate::ozaki::moduli::MAX_MODULI;
 use crate::ozaki::plan::Accuracy;
 use crate::route::Reason;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SIZE: usize = 100;
 
 fn settings(mode: Mode, threads: usize) -> Settings {
-    Settings { mode, moduli: 15, accuracy: Accuracy::Fp64, threads, workspace: None }
+    Settings { mode, moduli: 15, worth: MAX_MODULI, accuracy: Accuracy::Fp64, threads, workspace: None }
 }
 
 /// Lines of the operands that the native BLAS is to compute.

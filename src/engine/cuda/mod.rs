@@ -350,6 +350,9 @@ impl Attempt {
             Err(stop) => return Err(stop),
         };
         let (moduli, way, out) = (plan.moduli, plan.way, Out::default());
+        if bound.is_some() && moduli > settings.worth {
+            return Err(Stop::Declined(Reason::NoGain));
+        }
         let report = Report { moduli, way, bound, out, phases: Phases::default(), fresh: false };
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
