@@ -280,7 +280,7 @@ impl Bounds<'_> {
             let (sum, count) = (self.columns.sums[j], self.columns.nonzeros[j]);
             for i in 0..height {
                 let u = g[i].into() + sums[i] + sum + nonzeros[i].min(count);
-                let key = (u as f64).to_bits() as i64 + ((row_needs[i] + column_need) << FRACTION_BITS);
+                let key = key_with((u as f64).to_bits() as i64, row_needs[i] + column_need);
                 largest = largest.max(key);
             }
         }
@@ -294,7 +294,7 @@ impl Bounds<'_> {
         for (j, &column_need) in column_needs.iter().enumerate() {
             for (i, &row_need) in row_needs.iter().enumerate() {
                 let u = self.upper(i, j, self.g.get(j * self.stride + i));
-                if (u as f64).to_bits() as i64 + ((row_need + column_need) << FRACTION_BITS) == key {
+                if key_with((u as f64).to_bits() as i64, row_need + column_need) == key {
                     return (i, j);
                 }
             }
@@ -315,6 +315,12 @@ pub fn key_needs(needs: &[i32], lines: &[Line], out: &mut [i64]) {
     for ((out, &need), line) in out.iter_mut().zip(needs).zip(lines) {
         *out = if line.is_zero() { NO_NEED } else { i64::from(need).min(MOST_NEED) };
     }
+}
+
+/// The key of a number that is 2^needs times as large.
+#[inline(always)]
+pub fn key_with(key: i64, needs: i64) -> i64 {
+    key + (needs << FRACTION_BITS)
 }
 
 /// The number behind a key: the key is the bits of a double, with an exponent that may be too large for one.

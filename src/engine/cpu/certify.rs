@@ -22,6 +22,13 @@ use crate::ozaki::plan::{self, GOOD_ENOUGH, Out, Plan, Way};
 use crate::ozaki::wide::Magnitude;
 use crate::route::Reason;
 
+/// Is told of bad entries of a tile.
+type Mark<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// Tiles that are looked at first when the largest bound is wanted: where the needs of the lines are alike, as they mostly are, one
+/// of them has it.
+const FIRST_TILES: usize = 32;
+
 impl Run<'_> {
     /// # Safety
     ///
@@ -86,7 +93,7 @@ impl Run<'_> {
             raise(&column_maxima[at.j..][..at.columns], &k);
         };
         // SAFETY: by the contract of this function.
-        unsafe { products.for_each(&visit)? };
+        unsafe { products.for_each(&|_| true, &visit)? };
         Ok((values(row_maxima)?, values(column_maxima)?))
     }
 
@@ -200,7 +207,22 @@ impl Run<'_> {
                 })?
             };
         } else {
-            unsafe { products.for_each(&|at, g| visit(at, bounds(&rows, &columns, at, g)))? };
+            // The largest U_ij of each tile on the way: it says later which tiles need not be looked at again.
+            let _charge = self.charge(2 * products.tiles() * size_of::<i64>())?;
+            let mut largest = vector(products.tiles(), 0i64)?;
+            let of_tiles = Shared::new(&mut largest);
+            let visit = |at: Rectangle, g: Entries| {
+                let bounds = bounds(&rows, &columns, at, g);
+                visit(at, bounds);
+                let none = [0; PANEL];
+                // SAFETY: the number of this tile; the CPU runs the kernels.
+                unsafe {
+                    let key = (self.kernels.largest)(&bounds, &none[..at.rows], &none[..at.columns]);
+                    of_tiles.chunk(products.number_of(&at), 1)[0] = key;
+                }
+            };
+            unsafe { products.for_each(&|_| true, &visit)? };
+            products.largest = largest;
         }
         if zeros.into_inner() {
             let visit = |at: Rectangle, sums: Sums| {
@@ -246,8 +268,31 @@ impl Run<'_> {
                 }
             }
         };
-        // SAFETY: by the contract of this function.
-        unsafe { products.for_each(&visit)? };
+        // No entry of a tile is above this.
+        let most_of = |keys: &[i64]| -> Result<Vec<i64>, Reason> {
+            let mut out = empty(keys.len().div_ceil(PANEL))?;
+            out.extend(keys.chunks(PANEL).map(|keys| keys.iter().copied().max().unwrap_or(0)));
+            Ok(out)
+        };
+        let (of_rows, of_columns) = (most_of(&row_keys)?, most_of(&column_keys)?);
+        let mut caps = empty(products.largest.len())?;
+        let with_needs = |(number, u): (usize, &i64)| {
+            let (p, q) = (number % of_rows.len(), number / of_rows.len());
+            needs::key_with(*u, of_rows[p] + of_columns[q])
+        };
+        caps.extend(products.largest.iter().enumerate().map(with_needs));
+        // First those that promise the most, then those that could be above what these gave. Without a look before: all.
+        let mut sorted = empty(caps.len())?;
+        sorted.extend_from_slice(&caps);
+        let last = sorted.len().saturating_sub(FIRST_TILES);
+        let first = if sorted.is_empty() { i64::MIN } else { *sorted.select_nth_unstable(last).1 };
+        let is_first = |tile: usize| caps.get(tile).is_none_or(|&cap| cap >= first);
+        // SAFETY: by the contract of this function, here and below.
+        unsafe { products.for_each(&is_first, &visit)? };
+        let so_far = largest.load(Ordering::Relaxed);
+        if caps.iter().any(|&cap| cap < first && cap > so_far) {
+            unsafe { products.for_each(&|tile| !is_first(tile) && caps[tile] > so_far, &visit)? };
+        }
         let (key, place) = worst.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((needs::largest_of_key(key), place))
     }
@@ -269,7 +314,7 @@ impl Run<'_> {
             let mut bad = BadEntries::new(m, n).ok_or(Reason::NoMemory)?;
             let (words, words_of_column) = bad.words();
             let words = Shared::new(words);
-            let mark = |at: Rectangle, for_each: &dyn Fn(&mut dyn FnMut(usize, usize))| {
+            let mark = |at: Rectangle, for_each: &dyn Fn(Mark)| {
                 let mut of_tile = [0u32; PANEL];
                 for_each(&mut |i, j| of_tile[j] |= 1 << i);
                 for (j, bits) in of_tile[..at.columns].iter().enumerate() {
@@ -294,7 +339,7 @@ impl Run<'_> {
                     let (r, c) = (&row_needs[at.i..][..at.rows], &column_needs[at.j..][..at.columns]);
                     mark(at, &|f| bounds.for_each_misfit(r, c, limit, f));
                 };
-                unsafe { products.for_each(&visit)? };
+                unsafe { products.for_each(&|_| true, &visit)? };
             }
             if !bad.take_out(&mut out) {
                 return Ok(None);

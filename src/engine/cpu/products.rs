@@ -15,21 +15,13 @@ use crate::ozaki::needs::Entries;
 use crate::ozaki::scan::Scan;
 use crate::route::Reason;
 
-/// A product over more elements than this is kept for its second use.
-const KEPT_FROM: usize = 1024;
-/// And so is a product of at most so many entries.
-const CACHED_ENTRIES: usize = 1 << 20;
-
 /// Bytes of the rows of a task, for second caches of a megabyte and more.
 const ROWS_BYTES: usize = 512 << 10;
 
-/// The magnitudes of all lines, packed, where they fit into the workspace; and the product of them after the first pass, if it
-/// fits too.
+/// The magnitudes of all lines, packed, where they fit into the workspace.
 struct Whole {
     a: Packed,
     b: Packed,
-    /// G tile by tile: sums of at most 2^16 products fit 32 bits.
-    kept: Option<Kept>,
     /// What the arena has left, and how many bytes.
     left: Option<(*mut u8, usize)>,
     arena: Box<Arena>,
@@ -37,20 +29,6 @@ struct Whole {
 
 // SAFETY: nobody uses what the arena has left but the one call at a time that packs more digits.
 unsafe impl Sync for Whole {}
-
-/// Where G is kept.
-#[derive(Clone, Copy)]
-struct Kept(*mut Tile);
-// SAFETY: each tile belongs to one task.
-unsafe impl Sync for Kept {}
-// SAFETY: as above.
-unsafe impl Send for Kept {}
-
-impl Kept {
-    fn tile(self, number: usize) -> *mut Tile {
-        self.0.wrapping_add(number)
-    }
-}
 
 /// A line that takes part in nothing.
 const NOTHING: Line = Line { exponent: 0, exact_at: 0, nonzeros: 0, sum: 0, squares: 0 };
@@ -133,8 +111,9 @@ pub struct Products<'a> {
     pub a: Vec<Line>,
     pub b: Vec<Line>,
     whole: Option<Whole>,
-    /// G has been computed and kept.
-    computed: bool,
+    /// For each tile, down the first column of tiles first, an upper bound of its largest U_ij, as `Bounds::largest_key` gives it
+    /// without needs; empty where nobody has looked yet.
+    pub largest: Vec<i64>,
     /// Memory came fresh from the system.
     pub fresh: bool,
 }
@@ -147,7 +126,7 @@ impl<'a> Products<'a> {
     /// A and B can be read, here and below, as long as this lives.
     pub unsafe fn scan(run: &'a Run<'a>, view: View) -> Result<Self, Reason> {
         let (a, b) = (vector(run.call.m, NOTHING)?, vector(run.call.n, NOTHING)?);
-        let mut out = Self { run, view, a, b, whole: None, computed: false, fresh: false };
+        let mut out = Self { run, view, a, b, whole: None, largest: Vec::new(), fresh: false };
         out.whole = out.place_for_all();
         out.fresh = out.whole.as_ref().is_some_and(|whole| whole.arena.fresh);
         // SAFETY: by the contract of this function.
@@ -160,7 +139,6 @@ impl<'a> Products<'a> {
         if let Some(whole) = self.whole.take() {
             whole.arena.keep();
         }
-        self.computed = false;
     }
 
     fn place_for_all(&self) -> Option<Whole> {
@@ -169,29 +147,17 @@ impl<'a> Products<'a> {
         let length = run.call.k.next_multiple_of(DEPTH);
         let kernels = run.kernels;
         let bytes = |lines: usize| Packed::bytes(kernels, lines, length, 1);
-        let whole = |keeps: bool| {
-            if run.settings.mode == Mode::Fast || length > MOST_LENGTH {
-                return None;
-            }
-            m.checked_add(n)?.checked_mul(2 * length)?; // `bytes` cannot overflow
-            let g = if keeps { m.checked_mul(n)?.checked_mul(size_of::<i32>())? } else { 0 };
-            let (a, b) = (piece_bytes(bytes(m)), piece_bytes(bytes(n)));
-            let arena = Arena::take(a.checked_add(b)?.checked_add(g)?, run.limit()).ok()?;
-            let mut pieces = arena.pieces();
-            let (a, b) = (pieces.next(a), pieces.next(b));
-            let kept = keeps.then(|| Kept(pieces.next(g).cast()));
-            let left = pieces.rest();
-            Some(Whole {
-                a: Packed::new(a, kernels, m, length),
-                b: Packed::new(b, kernels, n, length),
-                kept,
-                left,
-                arena,
-            })
-        };
-        // To compute a tile of a short product again takes less time than to fetch it from memory, unless a cache holds all.
-        let keeps = length > KEPT_FROM || m.saturating_mul(n) <= CACHED_ENTRIES;
-        whole(keeps).or_else(|| whole(false))
+        if run.settings.mode == Mode::Fast || length > MOST_LENGTH {
+            return None;
+        }
+        m.checked_add(n)?.checked_mul(2 * length)?; // `bytes` cannot overflow
+        let (a, b) = (piece_bytes(bytes(m)), piece_bytes(bytes(n)));
+        let arena = Arena::take(a.checked_add(b)?, run.limit()).ok()?;
+        let mut pieces = arena.pieces();
+        let (a, b) = (pieces.next(a), pieces.next(b));
+        let left = pieces.rest();
+        let (a, b) = (Packed::new(a, kernels, m, length), Packed::new(b, kernels, n, length));
+        Some(Whole { a, b, left, arena })
     }
 
     /// All elements of the lines of an operand.
@@ -293,12 +259,17 @@ impl<'a> Products<'a> {
         self.view.take_line_out(side, line);
     }
 
-    /// Calls f for every tile of G, on all threads: entry (i, j) is `g[j * PANEL + i]`.
+    /// Calls f for every tile of G that `wanted` says yes to by its number (see `largest`), on all threads: entry (i, j) is
+    /// `g[j * PANEL + i]`. Where not all magnitudes fit at once, f is called for the others too.
     ///
     /// # Safety
     ///
     /// A and B can be read.
-    pub unsafe fn for_each(&mut self, f: &(dyn Fn(Rectangle, Entries) + Sync)) -> Result<(), Reason> {
+    pub unsafe fn for_each(
+        &self,
+        wanted: &(dyn Fn(usize) -> bool + Sync),
+        f: &(dyn Fn(Rectangle, Entries) + Sync),
+    ) -> Result<(), Reason> {
         let (m, n) = (self.run.call.m, self.run.call.n);
         let Some(whole) = &self.whole else {
             let wants = Wants { more_bits: false, meet: false };
@@ -308,33 +279,32 @@ impl<'a> Products<'a> {
         let run = self.run;
         let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
         let tasks = self.tasks(at, &whole.a, 1);
-        let down = m.div_ceil(PANEL);
-        let kept = whole.kept;
-        let (a, b, computed) = (whole.a, whole.b, self.computed);
+        let (a, b) = (whole.a, whole.b);
         team::run(run.threads, tasks.count, &|task| {
-            let mut own = Tile([0; TILE]);
+            let mut sums = Tile([0; TILE]);
             let task_at = tasks.rectangle(task);
             let rows_of_task = task_at.rows.div_ceil(PANEL);
-            for tile in tiles(task_at) {
+            for tile in tiles(task_at).filter(|tile| wanted(self.number_of(tile))) {
                 let (p, q) = (tile.i / PANEL, tile.j / PANEL);
-                let sums = match kept {
-                    // SAFETY: the tile is inside of the arena and belongs to one task.
-                    Some(kept) => unsafe { &mut *kept.tile(q * down + p) },
-                    None => &mut own,
-                };
-                if !computed {
-                    // The next panel of columns comes while the rows of the task go by.
-                    let lines = (a.panel / CACHE_LINE).div_ceil(rows_of_task * a.length / DEPTH);
-                    let part = (tile.i - task_at.i) / PANEL * (a.panel / rows_of_task);
-                    let next = Stream { at: b.panel(0, q + 1).wrapping_add(part), lines };
-                    // SAFETY: the panels are packed.
-                    unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, next, sums) };
-                }
+                // The next panel of columns comes while the rows of the task go by.
+                let lines = (a.panel / CACHE_LINE).div_ceil(rows_of_task * a.length / DEPTH);
+                let part = (tile.i - task_at.i) / PANEL * (a.panel / rows_of_task);
+                let next = Stream { at: b.panel(0, q + 1).wrapping_add(part), lines };
+                // SAFETY: the panels are packed.
+                unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, next, &mut sums) };
                 f(tile, Entries::Short(&sums.0));
             }
         })?;
-        self.computed = kept.is_some();
         Ok(())
+    }
+
+    /// Tiles of the call, and the number of one.
+    pub fn tiles(&self) -> usize {
+        self.run.call.m.div_ceil(PANEL) * self.run.call.n.div_ceil(PANEL)
+    }
+
+    pub fn number_of(&self, tile: &Rectangle) -> usize {
+        tile.j / PANEL * self.run.call.m.div_ceil(PANEL) + tile.i / PANEL
     }
 
     /// Calls f for every tile with all that is wanted: block by block, packed anew each time.
