@@ -76,6 +76,10 @@ pub struct Options {
     pub devices: Devices,
     /// The folder in which CUDA is looked for first.
     pub cuda_path: Option<String>,
+    /// Every so many emulated calls one is computed natively too.
+    pub verify: Option<u32>,
+    /// Where calls go that differ.
+    pub verify_dump: Option<String>,
     pub log: Level,
     /// OZ2_LOG was given, so a subscriber may be installed.
     pub log_asked: bool,
@@ -225,12 +229,20 @@ pub static TABLE: [Entry; COUNT] = [
     planned(entry("CHECK", "off", "off, on", "self-check of the products", |_, v| {
         is(v, "off") || is(v, "on")
     })),
-    planned(entry("VERIFY", "off", "off or n >= 1", "compute every n-th call natively too", |_, v| {
-        is(v, "off") || v.parse::<u32>().is_ok_and(|n| n >= 1)
-    })),
-    planned(entry("VERIFY_DUMP", "off", "off or a file pattern", "inputs of calls that differ", |_, v| {
-        !v.is_empty()
-    })),
+    entry("VERIFY", "off", "off or n >= 1", "compute every n-th emulated call natively too", |o, v| {
+        let every = |v: &str| if is(v, "off") { Some(None) } else { v.parse().ok().map(Some) };
+        set(&mut o.verify, every(v).filter(|every| *every != Some(0)))
+    }),
+    entry(
+        "VERIFY_DUMP",
+        "off",
+        "off, or a file pattern with %h %p %r",
+        "calls that differ, for oz2run --replay",
+        |o, v| {
+            o.verify_dump = (!is(v, "off")).then(|| v.to_owned());
+            !v.is_empty() && !v.contains('\0')
+        },
+    ),
     fixed(entry(
         "STATS",
         "off",
@@ -298,6 +310,8 @@ impl Default for Options {
             integer: Integer::Auto,
             devices: Devices::Auto,
             cuda_path: None,
+            verify: None,
+            verify_dump: None,
             log: Level::Warn,
             log_asked: false,
             stats: None,
@@ -485,8 +499,11 @@ mod tests {
             ("OZ2_NUM_THREADS", "4"),
             ("OZ2_NATIVE", "builtin"),
             ("OZ2_INTEGER", "ilp64"),
+            ("OZ2_VERIFY", "3"),
+            ("OZ2_VERIFY_DUMP", "calls-%p"),
         ]);
         assert!(bad.is_empty());
+        assert_eq!((o.verify, o.verify_dump.as_deref()), (Some(3), Some("calls-%p")));
         assert_eq!((o.mode, o.moduli, o.accuracy), (Mode::Fast, Some(7), Accuracy::High));
         assert_eq!((o.min_size, o.workspace, o.threads), (MinSize::Work(1954), Some(3 << 20), Some(4)));
         assert_eq!((o.native, o.integer), (NativeChoice::Builtin, Integer::Ilp64));

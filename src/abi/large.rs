@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::{lines, nanoseconds_since, note_native, shape};
+use super::{lines, nanoseconds_since, note_native, shape, verify};
 use crate::engine::cpu::{fpenv, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
@@ -35,9 +35,15 @@ impl From<Reason> for Declined {
 ///
 /// As for [`super::gemm`].
 #[cold]
-pub(super) unsafe fn emulate(call: &Gemm, options: &Options) -> Result<Done, Declined> {
-    // SAFETY: by the contract of this function.
-    let emulate = || unsafe { emulate_clean(call, options) };
+pub(super) unsafe fn emulate(
+    call: &Gemm,
+    options: &Options,
+) -> Result<(Done, Option<verify::Ticket>), Declined> {
+    let emulate = || {
+        // SAFETY: by the contract of this function, here and below.
+        let ticket = unsafe { verify::begin(call, options) };
+        unsafe { emulate_clean(call, options) }.map(|done| (done, ticket))
+    };
     catch_unwind(AssertUnwindSafe(|| fpenv::in_clean_environment(emulate))).unwrap_or_else(|_| {
         let text = "a fault inside oz2blas; the call goes to the native BLAS";
         log::capped(Kind::EngineFault, Level::Error, text);
@@ -133,7 +139,7 @@ pub(super) enum Done {
     Native(Reason, u64),
 }
 
-/// Computes natively what the engine has left, and notes the call.
+/// Computes natively what the engine has left, notes the call, and verifies it if it is its turn.
 ///
 /// # Safety
 ///
@@ -142,7 +148,7 @@ pub(super) enum Done {
 pub(super) unsafe fn finish(
     thread: &Thread,
     call: &Gemm,
-    mut done: Done,
+    (mut done, ticket): (Done, Option<verify::Ticket>),
     options: &Options,
     native: &mut dyn FnMut(&Gemm),
 ) {
@@ -160,6 +166,10 @@ pub(super) unsafe fn finish(
             note_native(thread, *reason, call.multiplications(), *nanoseconds);
         }
     });
+    if let (Done::Emulated(emulated), Some(ticket)) = (&done, ticket) {
+        // SAFETY: by the contract of this function.
+        unsafe { verify::finish(ticket, call, emulated, options, native) };
+    }
 }
 
 /// What an engine made of a call.
@@ -172,10 +182,10 @@ enum With {
 
 /// How a call was emulated.
 pub(super) struct Emulated {
-    engine: usize,
-    report: Report,
+    pub engine: usize,
+    pub report: Report,
     /// Why a part of it was not.
-    reason: Option<Reason>,
+    pub reason: Option<Reason>,
     nanoseconds: u64,
 }
 

@@ -106,7 +106,7 @@ unsafe fn gather(from: &Lines, lines: &[usize]) -> Option<Vec<f64>> {
     Some(out)
 }
 
-fn zeros(count: usize) -> Option<Vec<f64>> {
+pub(super) fn zeros(count: usize) -> Option<Vec<f64>> {
     let mut out = Vec::new();
     #[cfg(test)]
     if crate::engine::cpu::workspace::faults::fails_now() {

@@ -9,6 +9,7 @@ pub mod fortran;
 mod large;
 mod lines;
 mod spelling;
+pub mod verify;
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -302,6 +303,33 @@ mod tests {
 
         product();
         assert!(last().contains(r#""route":"emulated""#), "{}", last());
+
+        // Without memory for its copies a call is not verified, which changes nothing else.
+        let verify =
+            |value| assert_eq!(options::set_option("VERIFY", value, false), options::SetResult::Done);
+        let verified_by = |fault: Option<usize>| {
+            let before = counters::snapshot().verified;
+            faults::plan(fault, false);
+            assert_eq!(product(), want, "{fault:?}");
+            let happened = fault.is_some() && faults::happened();
+            faults::plan(None, false);
+            assert!(last().contains(r#""route":"emulated""#) || happened, "{}", last());
+            (counters::snapshot().verified - before, happened)
+        };
+        verify("1");
+        assert_eq!(verified_by(None), (1, false));
+        let faulty: Vec<u64> = (0..).map(|n| verified_by(Some(n))).take_while(|x| x.1).map(|x| x.0).collect();
+        assert!(faulty.iter().filter(|&&verified| verified == 0).count() >= 7, "{faulty:?}");
+        // It does not count then, and the next one is due; neither does a call that was not emulated.
+        verify("2");
+        let last_fault = faulty.len() - 1;
+        assert_eq!((verified_by(None).0, verified_by(None).0, verified_by(None).0), (0, 1, 0));
+        assert_eq!((verified_by(Some(last_fault)).0, verified_by(None).0, verified_by(None).0), (0, 1, 0));
+        faults::plan_panic();
+        assert_eq!(product(), want);
+        assert_eq!((verified_by(None).0, verified_by(None).0, verified_by(None).0), (1, 0, 1));
+        assert_eq!(counters::snapshot().differing, 0);
+        verify("off");
 
         last::with_thread(|thread| thread.inside.set(true));
         let before = counters::snapshot().reasons[Reason::Nested as usize].calls;

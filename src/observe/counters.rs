@@ -110,6 +110,10 @@ static LINES: Lines = Lines {
     not_provable: AtomicU64::new(0),
 };
 
+/// Calls that were computed natively too, and those of them that differ (OZ2_VERIFY).
+static VERIFIED: AtomicU64 = AtomicU64::new(0);
+static DIFFERING: AtomicU64 = AtomicU64::new(0);
+
 /// The sum over a group of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Group {
@@ -131,6 +135,8 @@ pub struct Snapshot {
     /// Emulated calls of which lines were computed natively: because of NaN or Inf, because nothing was provable for them.
     pub not_finite: u64,
     pub not_provable: u64,
+    pub verified: u64,
+    pub differing: u64,
 }
 
 /// The step that found the plan of an emulated call.
@@ -154,6 +160,12 @@ pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds:
     BY_MODULI[moduli].fetch_add(1, Ordering::Relaxed);
 }
 
+/// An emulated call was computed natively too.
+pub fn verified(differs: bool) {
+    VERIFIED.fetch_add(1, Ordering::Relaxed);
+    DIFFERING.fetch_add(u64::from(differs), Ordering::Relaxed);
+}
+
 #[inline]
 pub fn native(reason: Reason, multiplications: u64, nanoseconds: u64) {
     BY_REASON[reason as usize].add(multiplications, nanoseconds);
@@ -169,6 +181,8 @@ pub fn snapshot() -> Snapshot {
         columns_native: LINES.columns.load(Ordering::Relaxed),
         not_finite: LINES.not_finite.load(Ordering::Relaxed),
         not_provable: LINES.not_provable.load(Ordering::Relaxed),
+        verified: VERIFIED.load(Ordering::Relaxed),
+        differing: DIFFERING.load(Ordering::Relaxed),
     }
 }
 
@@ -177,7 +191,7 @@ pub fn reset() {
     BY_ENGINE.iter().for_each(Tally::reset);
     BY_REASON.iter().for_each(Tally::reset);
     let lines = [&LINES.rows, &LINES.columns, &LINES.not_finite, &LINES.not_provable];
-    for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines) {
+    for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines).chain([&VERIFIED, &DIFFERING]) {
         counter.store(0, Ordering::Relaxed);
     }
 }

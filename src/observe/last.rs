@@ -84,10 +84,25 @@ pub fn with_thread<T>(f: impl FnOnce(&Thread) -> T) -> T {
     THREAD.with(f)
 }
 
+/// What a comparison has to know of an emulated call.
+pub struct Emulation {
+    pub bound: Option<f64>,
+    /// The rows and columns that the native BLAS computed, where all are known.
+    pub left: Option<(Vec<usize>, Vec<usize>)>,
+}
+
 impl Thread {
     #[inline]
     pub fn set_last(&self, last: Last) {
         self.last.set(last);
+    }
+
+    /// The last call, if it was emulated.
+    pub fn emulated(&self) -> Option<Emulation> {
+        let Last::Emulated { bound, .. } = self.last.get() else { return None };
+        let [rows, columns] = self.lines.get();
+        let all = |lines: Listed| lines.first.get(..lines.count).map(<[usize]>::to_vec);
+        Some(Emulation { bound, left: all(rows).zip(all(columns)) })
     }
 
     /// The rows and columns of C, as the caller sees it, that the native BLAS computed of an emulated call.

@@ -41,11 +41,13 @@ pub enum Kind {
     NoMemory,
     EngineFault,
     StatsFile,
+    Differs,
+    DumpFile,
     Threads,
 }
 
 const REPEATS: u32 = 3;
-static WRITTEN: [AtomicU32; 6] = [const { AtomicU32::new(0) }; 6];
+static WRITTEN: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {

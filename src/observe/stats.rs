@@ -1,7 +1,7 @@
 //! The statistics as JSON, and the file that OZ2_STATS asks for.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
 
 use super::counters::{self, Group};
 use super::log::{self, Kind, Level};
@@ -54,8 +54,8 @@ pub fn json() -> String {
         ("checked", "0".to_owned()),
         ("flagged", "0".to_owned()),
         ("repaired", "0".to_owned()),
-        ("verified", "0".to_owned()),
-        ("differing", "0".to_owned()),
+        ("verified", s.verified.to_string()),
+        ("differing", s.differing.to_string()),
         ("plans", object(ways.map(|(name, n)| (name, n.to_string())))),
         ("calls_with_native_lines", object(native_lines.map(|(name, n)| (name, n.to_string())))),
         ("engine_totals", object(engines.map(|(name, g)| (name, group(g))))),
@@ -92,29 +92,32 @@ pub fn expand(pattern: &str) -> String {
     out
 }
 
-/// Writes the statistics to stderr or to a new file; an existing file is left and .1, .2, ... appended instead.
+/// A new file whose name is made from a pattern, and that name; an existing file is left and .1, .2, ... appended instead.
+pub fn create(pattern: &str) -> Result<(File, String), String> {
+    let name = expand(pattern);
+    let candidates = std::iter::once(name.clone()).chain((1..10_000).map(|n| format!("{name}.{n}")));
+    for candidate in candidates {
+        match OpenOptions::new().write(true).create_new(true).open(&candidate) {
+            Ok(file) => return Ok((file, candidate)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("cannot write {candidate}: {error}")),
+        }
+    }
+    Err(format!("cannot write {name}: too many files of this name"))
+}
+
+/// Writes the statistics to stderr or to a new file.
 pub fn write(target: &str) {
     let text = json() + "\n";
     if target.eq_ignore_ascii_case("stderr") {
         let _ = std::io::stderr().write_all(text.as_bytes());
         return;
     }
-    let name = expand(target);
-    let candidates = std::iter::once(name.clone()).chain((1..10_000).map(|n| format!("{name}.{n}")));
-    for candidate in candidates {
-        match OpenOptions::new().write(true).create_new(true).open(&candidate) {
-            Ok(mut file) => {
-                if let Err(error) = file.write_all(text.as_bytes()) {
-                    log::capped(Kind::StatsFile, Level::Warn, &format!("cannot write {candidate}: {error}"));
-                }
-                return;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                log::capped(Kind::StatsFile, Level::Warn, &format!("cannot write {candidate}: {error}"));
-                return;
-            }
-        }
+    let written = create(target).and_then(|(mut file, name)| {
+        file.write_all(text.as_bytes()).map_err(|error| format!("cannot write {name}: {error}"))
+    });
+    if let Err(error) = written {
+        log::capped(Kind::StatsFile, Level::Warn, &error);
     }
 }
 

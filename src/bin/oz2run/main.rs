@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use oz2blas::options::{Options, TABLE};
 
 mod doctor;
+mod replay;
 
 /// The environment variables that the arguments ask for, and the command that follows them.
 #[derive(Debug, PartialEq)]
@@ -22,6 +23,7 @@ enum Request {
     Help,
     Version,
     Doctor(Vec<(String, String)>),
+    Replay(Vec<(String, String)>, PathBuf),
     Run(Invocation),
 }
 
@@ -39,6 +41,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
     let mut variables: Vec<(String, String)> = Vec::new();
     let mut command: Vec<OsString> = Vec::new();
     let mut doctor = false;
+    let mut replay: Option<PathBuf> = None;
     while let Some(argument) = arguments.next() {
         let text = argument.to_str().unwrap_or("");
         match text.strip_prefix("--") {
@@ -52,6 +55,11 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
             Some("doctor") => doctor = true,
             Some(option) => {
                 let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+                if name == "replay" {
+                    let file = value.map(OsString::from).or_else(|| arguments.next());
+                    replay = Some(file.ok_or("--replay needs a file")?.into());
+                    continue;
+                }
                 let name = name.replace('-', "_").to_ascii_uppercase();
                 if !TABLE.iter().any(|entry| entry.name == name) {
                     return Err(format!("unknown option {text} (oz2run --help lists them)"));
@@ -77,6 +85,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
     match bad {
         Some(bad) => Err(bad),
         None if doctor => Ok(Request::Doctor(variables)),
+        None if replay.is_some() => Ok(Request::Replay(variables, replay.unwrap_or_default())),
         None if command.is_empty() => Err("no program to run (oz2run --help)".to_owned()),
         None => Ok(Request::Run(Invocation { variables, command })),
     }
@@ -87,7 +96,9 @@ fn help() -> String {
         Runs PROGRAM with oz2blas in front of its BLAS.\n\
         Example: oz2run --min-size 0 --stats python3 -c 'import numpy; ...'\n\n\
         \x20 --help, --version\n\
-        \x20 --doctor                 what this machine has, and what would be emulated\n\n\
+        \x20 --doctor                 what this machine has, and what would be emulated\n\
+        \x20 --replay FILE            makes the call of a file that OZ2_VERIFY_DUMP wrote again, and compares; exit status 1\n\
+        \x20                          if it differs from the native BLAS, 2 if it could not be made\n\n\
         Options, each also as an environment variable OZ2_NAME:\n"
         .to_owned();
     for entry in &TABLE {
@@ -147,6 +158,13 @@ fn main() -> ExitCode {
         Ok(Request::Help) => print(&help()),
         Ok(Request::Version) => print(concat!("oz2run ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Request::Doctor(variables)) => print(&doctor::report(library().as_deref(), &variables)),
+        Ok(Request::Replay(variables, file)) => match replay::report(&file, &variables) {
+            Ok((text, differs)) => {
+                print(&text);
+                ExitCode::from(u8::from(differs))
+            }
+            Err(text) => fail(2, &format!("{}: {text}", file.display())),
+        },
         Ok(Request::Run(invocation)) => run(&invocation),
         Err(text) => fail(2, &text),
     }
@@ -178,11 +196,22 @@ mod tests {
             request(&["--min-size", "0", "--", "--odd"]),
             invocation(&[("OZ2_MIN_SIZE", "0")], &["--odd"])
         );
+        for words in [&["--replay", "f", "--mode", "fast"][..], &["--mode=fast", "--replay=f"]] {
+            let variables = vec![("OZ2_MODE".to_owned(), "fast".to_owned())];
+            assert_eq!(request(words), Ok(Request::Replay(variables, "f".into())));
+        }
     }
 
     #[test]
     fn mistakes_are_named() {
-        for words in [&["--mode"][..], &["--mode", "quick", "x"], &["--nothing", "x"], &[], &["--stats"]] {
+        for words in [
+            &["--mode"][..],
+            &["--mode", "quick", "x"],
+            &["--nothing", "x"],
+            &[],
+            &["--stats"],
+            &["--replay"],
+        ] {
             assert!(request(words).is_err(), "{words:?}");
         }
     }

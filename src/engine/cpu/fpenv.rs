@@ -29,19 +29,57 @@ pub fn clean_thread() {
 /// Runs `f` in the clean environment and puts the caller's back, also when `f` panics.
 pub fn in_clean_environment<T>(f: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
-    {
-        struct Restore(u32);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                write(self.0);
-            }
-        }
-        let _restore = Restore(read());
-        write(CLEAN);
-        f()
-    }
+    return in_environment(CLEAN, f);
     #[cfg(not(target_arch = "x86_64"))]
     f()
+}
+
+/// Runs `f` with the caller's rounding and flushing but without traps, and puts back what was there, flags included: for
+/// arithmetic that the caller did not ask for but that is to be as the caller's own.
+pub fn without_traps<T>(f: impl FnOnce() -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    return in_environment(read() | 0x1F80, f);
+    #[cfg(not(target_arch = "x86_64"))]
+    f()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn in_environment<T>(word: u32, f: impl FnOnce() -> T) -> T {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            write(self.0);
+        }
+    }
+    let _restore = Restore(read());
+    write(word);
+    // To the compiler arithmetic does not depend on the environment: it would move what is computed here in front of the first
+    // write, or behind the last, if it could see through.
+    std::hint::black_box(std::hint::black_box(f)())
+}
+
+/// What the rounding error of this thread's arithmetic depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Rounds to nearest.
+    pub nearest: bool,
+    /// Takes subnormal numbers for zero, or makes zeros of them.
+    pub flushes: bool,
+}
+
+impl Arithmetic {
+    pub const CLEAN: Self = Self { nearest: true, flushes: false };
+
+    /// That of the caller.
+    pub fn of_thread() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let word = read();
+            Self { nearest: word & 0x6000 == 0, flushes: word & 0x8040 != 0 }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        Self::CLEAN
+    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -59,7 +97,16 @@ mod tests {
         let after = read();
         let panicked = std::panic::catch_unwind(|| in_clean_environment(|| panic!("expected in this test")));
         let after_panic = read();
+        let arithmetic = Arithmetic::of_thread();
+        let traps = flushing_downward & !0x1F80;
+        write(traps);
+        let (quiet, one_third) =
+            without_traps(|| (read(), std::hint::black_box(1.0) / std::hint::black_box(3.0)));
+        let after_quiet = read();
         write(host);
+        assert_eq!(arithmetic, Arithmetic { nearest: false, flushes: true });
+        assert_eq!((quiet, after_quiet), (flushing_downward, traps));
+        assert_eq!(f64::to_bits(one_third), 0x3FD5_5555_5555_5555);
         assert_eq!(inside, CLEAN & 0xFFC0);
         assert_eq!(small, f64::from_bits(1 << 50));
         assert_eq!(after, flushing_downward);

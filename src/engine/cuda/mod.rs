@@ -121,6 +121,12 @@ pub fn is_available() -> bool {
     is_forked() || state().is_ok()
 }
 
+/// Is no matrix of the call in the memory of a device, where the host cannot read it? Looks for CUDA at the first question.
+pub fn host_reads(call: &Gemm) -> bool {
+    let Ok(state) = (if is_forked() { Err("") } else { state() }) else { return true };
+    devices(&places(state.libraries, call)).next().is_none()
+}
+
 /// Copies at most this many bytes at a time: for tests.
 pub fn stage_by(bytes: usize) {
     device::STAGING.store(bytes, Ordering::Relaxed);
