@@ -91,10 +91,10 @@ fn a_slow_unit_sends_calls_to_the_native_blas_until_it_recovers() {
     probe::force(fast);
     let mut wide = Matrices::new();
     for at in 0..N * N {
-        // A D times the inverse of D times B, D diagonal with a very wide range.
-        let scale = |at: usize| if at.is_multiple_of(2) { 1e30 } else { 1e-30 };
-        wide.a[at] *= scale(at / N);
-        wide.b[at] /= scale(at % N);
+        // Every row of A is large where other columns of B are small.
+        let scale = |at: usize| 1e30f64.powi(((at % N + at / N) % 3) as i32);
+        wide.a[at] *= scale(at);
+        wide.b[at] /= scale(at);
     }
     for call in 0..5 {
         assert_eq!(experience::pause(), (call == 3).then_some(Reason::NotProvable), "call {call}");
