@@ -8,6 +8,10 @@ use super::float::parts;
 /// The exponent of an inner index without a nonzero.
 pub const EMPTY: i32 = i32::MIN;
 
+/// The largest |d_h|. A line's largest element is below 1 before; so it stays between 2^-801 and 2^800, and what is saturated at 2^-1022
+/// is some 220 bits below it (docs/accuracy.md (20)).
+pub const MOST: i32 = 800;
+
 /// The least integer e with |x| < 2^e, or [`EMPTY`] for zero.
 #[inline]
 pub fn exponent(x: f64) -> i32 {
@@ -39,7 +43,7 @@ impl Inner {
 pub fn shifts(inner: [&[Inner]; 2], of: impl Fn(&Inner) -> i32) -> Option<Vec<i32>> {
     let shift = |(e, f): (&Inner, &Inner)| match (of(e), of(f)) {
         (EMPTY, _) | (_, EMPTY) => 0,
-        (e, f) => (f - e).div_euclid(2),
+        (e, f) => (f - e).div_euclid(2).clamp(-MOST, MOST),
     };
     let all = || inner[0].iter().zip(inner[1]).map(shift);
     let first = all().next()?;

@@ -275,7 +275,7 @@ fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize, by: Balanced) -> Vec<
         }
     };
     let shift = |h: usize| match (relative(a, &of_a, h), relative(b, &of_b, h)) {
-        (Some(e), Some(f)) => (f - e).div_euclid(2),
+        (Some(e), Some(f)) => (f - e).div_euclid(2).clamp(-800, 800),
         _ => 0,
     };
     (0..k).map(shift).collect()
