@@ -13,6 +13,7 @@ mod faults;
 pub mod fpenv;
 pub mod kernels;
 pub mod packing;
+mod parts;
 pub mod probe;
 mod products;
 pub mod team;

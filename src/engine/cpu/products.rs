@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
-use super::driver::{GROUP, Part, Run};
+use super::driver::Run;
 use super::kernels::{Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Side, Stream, TILE, Tile};
+use super::parts::{GROUP, Part};
 use super::team::{self, Panicked, Shared};
 use super::view::View;
 use super::workspace::{Arena, piece_bytes, vector};
