@@ -7,10 +7,10 @@ use num_bigint::BigInt;
 use oz2blas::engine::Settings;
 use oz2blas::options::Mode;
 use oz2blas::ozaki::plan::{Accuracy, Plan};
-use oz2blas::ozaki::reference::Dyadic;
+use oz2blas::ozaki::reference::{self, Dyadic};
 use proptest::prelude::*;
 
-use crate::common::{DEFAULTS, PLAIN, Problem, engines};
+use crate::common::{DEFAULTS, PLAIN, Problem, Random, engines};
 use crate::exact::{
     at_most_t_times, exponent, fits, floor, floor_lg_t, integer, is_integer, limit, power, product, runner,
     shifted, sum, units, whole, zero,
@@ -279,4 +279,36 @@ fn uniqueness_holds_where_it_is_tight() {
             }
         }
     }
+}
+
+/// (7) with more tiles than are looked at first: the largest bound is that of one row among rows of small needs and small bounds, so that
+/// its tiles promise little but for this row. The same for a column.
+#[test]
+fn the_largest_bound_is_found_wherever_it_is() {
+    let (lines, k) = (7 * 32, 16);
+    let mut random = Random(31);
+    // The first element of all columns is small; it is the only large one of row 100.
+    let ordinary = |random: &mut Random, scale: f64| -> Vec<f64> {
+        let element = |h: usize| (0.75 + random.uniform() / 2.0) * if h == 0 { scale } else { 1.0 };
+        (0..k).map(element).collect()
+    };
+    let columns: Vec<f64> = (0..lines).flat_map(|_| ordinary(&mut random, 1.0 / 32.0)).collect();
+    let row = |i: usize| -> Vec<f64> {
+        match i {
+            100 => (0..k).map(|h| if h == 0 { 1.0 } else { (1.0 + random.uniform()) / 1024.0 }).collect(),
+            96..128 => (0..k).map(|h| f64::from(u8::from(h == 1 + i % 15))).collect(),
+            _ => ordinary(&mut random, 1.0),
+        }
+    };
+    let rows: Vec<f64> = (0..lines).flat_map(row).collect();
+    let c = vec![0.0; lines * lines];
+    let p = Problem { m: lines, n: lines, k, alpha: 1.0, beta: 0.0, a: rows, b: columns, c };
+    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, 20).ok();
+    assert!(want.is_some());
+    assert_eq!(plan_of(&p, &DEFAULTS), want);
+    // The other way round.
+    let turned = Problem { a: p.b.clone(), b: p.a.clone(), ..p };
+    let got = plan_of(&turned, &DEFAULTS).unwrap();
+    let want = want.unwrap();
+    assert_eq!((got.moduli, got.rows, got.columns), (want.moduli, want.columns, want.rows));
 }
