@@ -3,7 +3,8 @@
 use super::float::parts;
 use super::moduli::{MAX_MODULI, MODULI, canonical};
 
-/// Exponents of two that a scaled element may carry: |a'| <= H_20 < 2^155 bounds them.
+/// Exponents of two that a scaled element may carry. |a'| <= H_20 < 2^155 wherever it meets a b' that is not 0; beyond that, up to
+/// 2^160, its residues do not matter (docs/accuracy.md, section 6).
 const POWERS: usize = 160;
 
 /// 2^x mod p_l, canonical.

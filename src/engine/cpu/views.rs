@@ -138,7 +138,12 @@ impl<'a> Views<'a> {
         let Some(d) = (unsafe { self.shifts(by)? }) else { return Ok(None) };
         let Some(Base { exponents: [rows, columns], finite, .. }) = &self.base else { return Ok(None) };
         let view = finite.balanced(Some(Balance::new([rows, columns], d)?))?;
-        Ok(Some(unsafe { Products::scan(self.run, view)? }))
+        let products = unsafe { Products::scan(self.run, view)? };
+        debug_assert!(
+            products.view.not_finite().map(|out| out.count()) == finite.not_finite().map(|out| out.count()),
+            "balanced lines stay within the range of doubles"
+        );
+        Ok(Some(products))
     }
 }
 

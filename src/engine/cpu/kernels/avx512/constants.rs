@@ -3,7 +3,7 @@
 use crate::ozaki::moduli::{MAX_MODULI, MODULI, canonical, product_of};
 use crate::ozaki::wide::U192;
 
-/// Parts of 48 bits that a scaled element may have: |a'| < 2^155.
+/// Parts of 48 bits that a scaled element may have: |a'| < 2^155 where its residues matter.
 pub const PARTS: usize = 3;
 /// Bits of a part: part i counts 2^(48 i).
 pub const PART_BITS: u32 = 48;
