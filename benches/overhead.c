@@ -1,11 +1,14 @@
-/* What the library adds to a small DGEMM call that it passes through.
+/* What the library adds to a small DGEMM call that it passes through, and to a call of another function that it forwards.
  *
  *   cc -O2 -o overhead benches/overhead.c -ldl
  *   cc -O2 -DSTUB -shared -fPIC -o stub.so benches/overhead.c
  *   OZ2_NATIVE=/path/to/libopenblas.so.0 LD_PRELOAD=target/release/liboz2blas.so ./overhead /path/to/libopenblas.so.0 [size]
  *   OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so
  *
- * The same native function is called directly and through the library in turns, so that both meet the same clock rate, and
+ *   OZ2_NATIVE=/path/to/libopenblas.so.0 LD_PRELOAD=target/release/liboz2blas.so ./overhead /path/to/libopenblas.so.0 ddot
+ *   OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so ddot
+ *
+ * With `ddot` it is a DDOT of length 1. The same native function is called directly and through the library in turns, so that both meet the same clock rate, and
  * the smallest and the median difference of many turns are printed. The stub is a DGEMM that does nothing: with it the
  * difference is not lost in the noise of a product, and instructions can be counted:
  *
@@ -17,17 +20,21 @@
  */
 #ifdef STUB
 void dgemm_(void) {}
+void ddot_(void) {}
 #else
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 typedef void dgemm(const char *, const char *, const int *, const int *, const int *, const double *, const double *,
                    const int *, const double *, const int *, const double *, double *, const int *);
 
 enum { TURNS = 2001, CALLS = 2000, LARGEST = 64 };
+
+typedef double ddot(const int *, const double *, const int *, const double *, const int *);
 
 static double a[LARGEST * LARGEST], b[LARGEST * LARGEST], c[LARGEST * LARGEST];
 
@@ -42,6 +49,17 @@ static double nanoseconds(dgemm *f, int n, long calls)
     return (1e9 * (to.tv_sec - from.tv_sec) + (to.tv_nsec - from.tv_nsec)) / calls;
 }
 
+static double nanoseconds_ddot(ddot *f, long calls)
+{
+    const int one = 1;
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (long call = 0; call < calls; call++)
+        f(&one, a, &one, b, &one);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (1e9 * (to.tv_sec - from.tv_sec) + (to.tv_nsec - from.tv_nsec)) / calls;
+}
+
 static int ascending(const void *x, const void *y)
 {
     double d = *(const double *)x - *(const double *)y;
@@ -52,26 +70,31 @@ int main(int argc, char **argv)
 {
     static double direct[TURNS], through[TURNS], added[TURNS];
     void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    dgemm *native = library ? (dgemm *)dlsym(library, "dgemm_") : NULL;
-    dgemm *ours = (dgemm *)dlsym(RTLD_DEFAULT, "dgemm_");
-    int n = argc > 2 ? atoi(argv[2]) : 8;
+    const int dot = argc > 2 && !strcmp(argv[2], "ddot");
+    const char *name = dot ? "ddot_" : "dgemm_";
+    void *native = library ? dlsym(library, name) : NULL;
+    void *ours = dlsym(RTLD_DEFAULT, name);
+    int n = dot ? 1 : argc > 2 ? atoi(argv[2]) : 8;
     if (!native || !ours || native == ours || n < 1 || n > LARGEST) {
-        fprintf(stderr, "usage: LD_PRELOAD=liboz2blas.so %s NATIVE_BLAS [SIZE up to %d [CALLS]]\n", argv[0], LARGEST);
+        fprintf(stderr, "usage: LD_PRELOAD=liboz2blas.so %s NATIVE_BLAS [ddot | SIZE up to %d [CALLS]]\n", argv[0], LARGEST);
         return 2;
     }
     if (argc > 3) {
-        nanoseconds(ours, n, atol(argv[3]));
+        if (dot)
+            nanoseconds_ddot((ddot *)ours, atol(argv[3]));
+        else
+            nanoseconds((dgemm *)ours, n, atol(argv[3]));
         return 0;
     }
     for (int turn = 0; turn < TURNS; turn++) {
-        direct[turn] = nanoseconds(native, n, CALLS);
-        through[turn] = nanoseconds(ours, n, CALLS);
+        direct[turn] = dot ? nanoseconds_ddot((ddot *)native, CALLS) : nanoseconds((dgemm *)native, n, CALLS);
+        through[turn] = dot ? nanoseconds_ddot((ddot *)ours, CALLS) : nanoseconds((dgemm *)ours, n, CALLS);
         added[turn] = through[turn] - direct[turn];
     }
     qsort(direct, TURNS, sizeof *direct, ascending);
     qsort(through, TURNS, sizeof *through, ascending);
     qsort(added, TURNS, sizeof *added, ascending);
-    printf("n = %d: native %.1f ns, through the library %.1f ns, added %.1f ns (medians); smallest: %.1f, %.1f\n", n,
+    printf("%s n = %d: native %.2f ns, through the library %.2f ns, added %.2f ns (medians); smallest: %.2f, %.2f\n", name, n,
            direct[TURNS / 2], through[TURNS / 2], added[TURNS / 2], direct[0], through[0]);
     return 0;
 }

@@ -5,7 +5,10 @@
 
 pub mod cblas;
 pub mod control;
+// Its jumps are written in the machine's language; other machines than this one have only DGEMM so far.
 pub mod fortran;
+#[cfg(target_arch = "x86_64")]
+mod forward;
 mod large;
 mod lines;
 mod spelling;

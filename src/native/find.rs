@@ -49,19 +49,40 @@ impl Symbol {
 
     #[cold]
     fn look_up(&self) -> Option<NonNull<c_void>> {
-        let _no_forks = hold_forks();
-        let loads = loads_so_far();
-        if self.missed_at.load(Ordering::Relaxed) == loads {
-            return None;
-        }
-        let found = (self.search)(self.name);
-        match found {
-            Some(address) => self.address.store(address.as_ptr(), Ordering::Release),
-            // The search itself may have loaded and dropped objects.
-            None => self.missed_at.store(loads_so_far(), Ordering::Relaxed),
+        let found = search_again(self.name, self.search, &self.missed_at);
+        if let Some(address) = found {
+            self.address.store(address.as_ptr(), Ordering::Release);
         }
         found
     }
+}
+
+/// A function of the native BLAS for a caller that keeps the address itself. `missed_at` is his too, 0 at first: a search that was
+/// in vain is only repeated after another object has been loaded.
+pub fn routine(name: &CStr, missed_at: &AtomicU64) -> Option<NonNull<c_void>> {
+    search_again(name, in_native_blas, missed_at)
+}
+
+/// The same for a function that the program may have too, as an error handler, and then the program's is meant.
+pub fn handler(name: &CStr, missed_at: &AtomicU64) -> Option<NonNull<c_void>> {
+    search_again(name, |name| anywhere(name).or_else(|| in_native_blas(name)), missed_at)
+}
+
+fn search_again(
+    name: &CStr,
+    search: fn(&CStr) -> Option<NonNull<c_void>>,
+    missed_at: &AtomicU64,
+) -> Option<NonNull<c_void>> {
+    let _no_forks = hold_forks();
+    if missed_at.load(Ordering::Relaxed) == loads_so_far() {
+        return None;
+    }
+    let found = search(name);
+    if found.is_none() {
+        // The search itself may have loaded and dropped objects.
+        missed_at.store(loads_so_far(), Ordering::Relaxed);
+    }
+    found
 }
 
 /// How often an object was loaded into this process; never 0.
@@ -93,12 +114,55 @@ fn own_object() -> Option<(usize, CString)> {
     object_of(own_object as fn() -> Option<(usize, CString)> as *const c_void)
 }
 
-/// The address lies in this library, or in a copy or a link of its file.
+/// The address lies in this library, in a link of its file, or in a copy: two copies in one process would take each other for
+/// the native BLAS.
 fn is_ours(address: NonNull<c_void>) -> bool {
     let (Some((own, own_file)), Some((base, file))) = (own_object(), object_of(address.as_ptr())) else {
         return false;
     };
-    own == base || same_file(&own_file, &file)
+    own == base || same_file(&own_file, &file) || defines(&file, c"oz2_version")
+}
+
+/// A loaded object itself, and not something that it depends on, has the function.
+fn defines(file: &CStr, name: &CStr) -> bool {
+    with_loaded(file, |handle| {
+        // SAFETY: the handle is open.
+        let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        !address.is_null() && object_of(address).is_some_and(|(_, provider)| same_file(&provider, file))
+    })
+    .unwrap_or(false)
+}
+
+/// What `f` says with a handle of a loaded object; None if it is not loaded.
+fn with_loaded<T>(file: &CStr, f: impl FnOnce(*mut c_void) -> T) -> Option<T> {
+    // SAFETY: a valid name; NOLOAD opens only what is loaded, and runs no initialiser.
+    let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    let result = f(handle);
+    // SAFETY: undoes the dlopen above.
+    unsafe { libc::dlclose(handle) };
+    Some(result)
+}
+
+/// A library that switches between BLAS libraries (FlexiBLAS, libblastrampoline) and that may have loaded this one as such.
+fn is_switch(file: &CStr) -> bool {
+    defines(file, c"flexiblas_switch") || defines(file, c"lbt_forward")
+}
+
+/// This library was preloaded or is linked to the program, rather than loaded by somebody for its own use.
+fn is_in_front() -> bool {
+    // SAFETY: null means the program with all that is global. RTLD_DEFAULT would say what this library itself sees.
+    unsafe {
+        let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
+        if program.is_null() {
+            return false;
+        }
+        let address = NonNull::new(libc::dlsym(program, c"oz2_version".as_ptr()));
+        libc::dlclose(program);
+        address.is_some_and(is_ours)
+    }
 }
 
 /// Equal device and inode: names say nothing where a BLAS is switched by symbolic links.
@@ -138,8 +202,10 @@ pub fn loaded_files() -> Vec<String> {
     loaded_objects().iter().map(|file| file.to_string_lossy().into_owned()).collect()
 }
 
-/// The function as a loaded object itself defines it, not as it imports it.
+/// The function as a loaded object itself defines it, not as it imports it. Not that of a switch which loaded this library to have
+/// a BLAS: it would come back here.
 fn in_loaded_objects(name: &CStr) -> Option<NonNull<c_void>> {
+    let in_front = is_in_front();
     loaded_objects().iter().filter(|file| !file.is_empty()).find_map(|file| {
         // SAFETY: a valid name; NOLOAD opens only what is loaded, and runs no initialiser.
         let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -148,6 +214,7 @@ fn in_loaded_objects(name: &CStr) -> Option<NonNull<c_void>> {
         }
         let found = in_handle(handle, name).filter(|address| {
             object_of(address.as_ptr()).is_some_and(|(_, provider)| same_file(&provider, file))
+                && (in_front || !is_switch(file))
         });
         if found.is_none() {
             // SAFETY: undoes the dlopen above. A provider stays open: its function must not go away.
@@ -231,7 +298,10 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
 }
 
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
-    in_handle(libc::RTLD_DEFAULT, name).or_else(|| in_loaded_objects(name))
+    // The first one may be a jump of ours (abi/forward.rs) that hides the next.
+    in_handle(libc::RTLD_DEFAULT, name)
+        .or_else(|| in_handle(libc::RTLD_NEXT, name))
+        .or_else(|| in_loaded_objects(name))
 }
 
 /// A function that the program may override, found anew at each use.

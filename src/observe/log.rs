@@ -44,10 +44,11 @@ pub enum Kind {
     Differs,
     DumpFile,
     Threads,
+    MissingRoutine,
 }
 
 const REPEATS: u32 = 3;
-static WRITTEN: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+static WRITTEN: [AtomicU32; 9] = [const { AtomicU32::new(0) }; 9];
 
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {

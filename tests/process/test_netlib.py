@@ -1,13 +1,15 @@
-"""Netlib's level-3 testers, all DGEMM calls emulated.
+"""Netlib's testers of the BLAS, all DGEMM calls emulated.
 
 They compare each result with a bound of 16 rounding errors, and their own
-xerbla must see each wrong argument. Only lines about DGEMM are ours; the rest
-of the level-3 BLAS goes past the library to the BLAS below.
+xerbla must see each wrong argument. All but DGEMM is forwarded to the BLAS
+below, so those testers tell that a call arrives and comes back unchanged.
 """
+
+import re
 
 import pytest
 
-from helpers import BLAS, NETLIB, preloaded
+from helpers import BLAS, NETLIB, environment, preloaded, run
 
 # The default input stops at size 9; these are up to the tester's limit of 65.
 LARGER_FORTRAN = [("6                 NUMBER OF VALUES OF N", "9                 NUMBER OF VALUES OF N"),
@@ -63,3 +65,65 @@ def test_cblas_over_openblas(tmp_path):
                     OZ2_NATIVE=BLAS["openblas"])
     judge(result, result.out, ["cblas_dgemm  PASSED THE COLUMN-MAJOR COMPUTATIONAL TESTS",
                                "cblas_dgemm  PASSED THE ROW-MAJOR    COMPUTATIONAL TESTS"])
+
+
+# ------------------------------------------------------------- what is forwarded
+
+PRECISIONS = "sdcz"
+
+
+def forwarded(result):
+    """The functions that were looked for, by the log."""
+    return set(re.findall(r"forwarded name=(\w+)", result.err))
+
+
+def plain_report(name, stdin, blas, folder, report):
+    """What the tester says without the library."""
+    with open(stdin) as file:
+        result = run([NETLIB / name], environment(blas=blas), stdin=file, cwd=folder, timeout=200)
+    return (folder / report).read_text() if report else result.out
+
+
+def stable(report):
+    """A report without the ratios, in which the last digits may differ."""
+    return re.sub(r"\d+\.\d+", "x", report)
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_forwarded_fortran(precision, level, blas, tmp_path):
+    name = "xblat%d%s" % (level, precision)
+    file = "%sblat%d" % (precision, level)
+    stdin = NETLIB / (file + ".in") if level > 1 else "/dev/null"
+    quiet = precision + str(level) == "d3"  # a line for every DGEMM otherwise
+    result = netlib(name, stdin, tmp_path, blas=blas, OZ2_LOG="warn" if quiet else "debug")
+    report = (tmp_path / (file + ".out")).read_text() if level > 1 else result.out
+    assert report.count("PASS") >= 8, report + str(result)
+    assert "FAIL" not in report and "SUSPECT" not in report, report + str(result)
+    report_file = file + ".out" if level > 1 else None
+    assert stable(report) == stable(plain_report(name, stdin, blas, tmp_path, report_file))
+    if not quiet:
+        assert precision + {1: "scal_", 2: "gemv_", 3: "symm_"}[level] in forwarded(result), str(result)
+
+
+@pytest.mark.parametrize("below", sorted(BLAS))
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_forwarded_cblas(precision, level, below, tmp_path):
+    """Over OpenBLAS as in test_cblas_over_openblas."""
+    name = "x%scblat%d" % (precision, level)
+    stdin = "/dev/null"
+    if level > 1:
+        changes = [("T        LOGICAL FLAG, T TO TEST ERROR EXITS", "F        LOGICAL FLAG, T TO TEST ERROR EXITS")]
+        stdin = input_file("%sin%d" % (precision, level), changes if below == "openblas" else [], tmp_path)
+    options = {"OZ2_NATIVE": BLAS["openblas"]} if below == "openblas" else {}
+    quiet = precision + str(level) == "d3"
+    result = netlib(name, stdin, tmp_path, blas="reference", OZ2_LOG="warn" if quiet else "debug", **options)
+    assert result.out.count("PASS") >= 8, str(result)
+    assert "FAIL" not in result.out and "SUSPECT" not in result.out, str(result)
+    if not quiet:
+        found = forwarded(result)
+        assert any(x.startswith("cblas_" + precision) for x in found), str(result)
+        # cblas_xerbla and what the tester calls itself come from the BLAS that the program is linked to.
+        providers = set(re.findall(r'forwarded name=cblas_[sdcz]\w+ provider="(.*)"', result.err))
+        assert len(providers) == 1 and below in providers.pop().replace("/blas/", "/reference/"), str(result)
