@@ -131,7 +131,9 @@ impl Arguments {
                 (Some(address), _) => self.call(address),
                 (None, Pass::Part(part)) => builtin::gemm_for_caller(part),
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
-                (None, Pass::Illegal(illegal)) => builtin::cblas_xerbla(spelling.xerbla, illegal.cblas),
+                (None, Pass::Illegal(illegal)) => {
+                    builtin::cblas_xerbla(c"cblas_dgemm", spelling.xerbla, illegal.cblas);
+                }
             });
         }
     }
