@@ -223,18 +223,25 @@ pub unsafe fn xerbla(routine: &CStr, names: &[&CStr], wide: bool, place: i32) {
     }
 }
 
-/// The same for the CBLAS.
+/// The same for the CBLAS. `place` is that of the argument. `handed` is what the reference CBLAS hands to the handler: for a
+/// row-major call it has not yet been turned back, which its handlers do if the variable RowMajorStrg says so.
 ///
 /// # Safety
 ///
-/// As for [`xerbla`].
-pub unsafe fn cblas_xerbla(routine: &CStr, names: &[&CStr], place: i32) {
+/// As for [`xerbla`]; a variable RowMajorStrg, if there is any, is that of the CBLAS.
+pub unsafe fn cblas_xerbla(routine: &CStr, names: &[&CStr], place: i32, handed: i32) {
     let Some(address) = handler(names, place) else { return complain(routine, place) };
-    let (routine, form): (*const c_char, *const c_char) = (routine.as_ptr(), c"".as_ptr());
+    let row_major = if handed == place { None } else { find::overridable(&[c"RowMajorStrg"]) };
+    let row_major = row_major.map(NonNull::cast::<c_int>);
+    let form: *const c_char = c"".as_ptr();
     // SAFETY: by the contract of this function.
     unsafe {
+        let before = row_major.map(|variable| variable.replace(1));
         let function = std::mem::transmute::<NonNull<c_void>, CblasXerbla>(address);
-        function(place as c_int, routine, form);
+        function(handed as c_int, routine.as_ptr(), form);
+        if let (Some(variable), Some(before)) = (row_major, before) {
+            variable.write(before);
+        }
     }
 }
 

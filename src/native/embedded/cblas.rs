@@ -57,32 +57,29 @@ unsafe fn enter<S: Scalar, I: Integer>(
     exchanged: &[(i32, i32)],
     routine: impl FnOnce(bool) -> Checked,
 ) {
-    let place = match layout {
-        101 => {
-            let Err(place) = routine(true) else { return };
-            let place = place + 1;
-            let exchange = |&(a, b): &(i32, i32)| match place {
-                place if place == a => Some(b),
-                place if place == b => Some(a),
-                _ => None,
-            };
-            exchanged.iter().find_map(exchange).unwrap_or(place)
-        }
-        102 => {
-            let Err(place) = routine(false) else { return };
-            place + 1
-        }
-        _ => 1,
+    let row_major = match layout {
+        101 => true,
+        102 => false,
+        // SAFETY: by the contract of this function.
+        _ => return unsafe { report::<S, I>(stem, 1, 1) },
     };
+    let Err(place) = routine(row_major) else { return };
+    let handed = place + 1;
+    let exchange = |&(a, b): &(i32, i32)| match handed {
+        place if place == a => Some(b),
+        place if place == b => Some(a),
+        _ => None,
+    };
+    let exchanged = exchanged.iter().filter(|_| row_major).find_map(exchange);
     // SAFETY: by the contract of this function.
-    unsafe { report::<S, I>(stem, place) };
+    unsafe { report::<S, I>(stem, exchanged.unwrap_or(handed), handed) };
 }
 
 /// # Safety
 ///
 /// As for [`builtin::cblas_xerbla`].
 #[cold]
-unsafe fn report<S: Scalar, I: Integer>(stem: &str, place: i32) {
+unsafe fn report<S: Scalar, I: Integer>(stem: &str, place: i32, handed: i32) {
     let mut text = [0u8; 16];
     let name = b"cblas_".iter().copied().chain([S::LETTER.to_ascii_lowercase()]).chain(stem.bytes());
     // The last byte stays 0.
@@ -96,7 +93,7 @@ unsafe fn report<S: Scalar, I: Integer>(stem: &str, place: i32) {
     };
     let Ok(routine) = CStr::from_bytes_until_nul(&text) else { return };
     // SAFETY: by the contract of this function.
-    unsafe { builtin::cblas_xerbla(routine, names, place) };
+    unsafe { builtin::cblas_xerbla(routine, names, place, handed) };
 }
 
 /// Functions of one scalar type and one integer type I.

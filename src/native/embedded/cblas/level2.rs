@@ -40,6 +40,11 @@ fn stored_op(value: c_int, row_major: bool) -> Option<Op> {
     if row_major { op(value).map(Op::of_transposed) } else { op(value) }
 }
 
+/// The places of the increments in a Hermitian update of rank 2: the reference CBLAS exchanges the vectors of a row-major one.
+fn exchanged_vectors<S: Scalar>() -> &'static [(i32, i32)] {
+    if S::COMPLEX { &[(6, 8)] } else { &[] }
+}
+
 functions! {
     fn gemv<S: Scalar>(
         layout: c_int, trans: c_int, m: I, n: I, alpha: S::Argument, a: *const S, lda: I,
@@ -184,20 +189,30 @@ functions! {
         layout: c_int, uplo: c_int, n: I, alpha: S::Argument, x: *const S, incx: I, y: *const S, incy: I,
         a: *mut S, lda: I,
     ) {
-        enter::<S, I>(if S::COMPLEX { "her2" } else { "syr2" }, layout, &[], |row| {
+        enter::<S, I>(if S::COMPLEX { "her2" } else { "syr2" }, layout, exchanged_vectors::<S>(), |row| {
             let a = (Given::Full(a.cast_const(), lda.widened()), row);
             let (x, y) = ((x, incx.widened()), (y, incy.widened()));
-            triangle::her2(upper(uplo, row), n.widened(), S::of_argument(alpha), x, y, a)
+            let alpha = S::of_argument(alpha);
+            if row && S::COMPLEX {
+                triangle::her2(upper(uplo, row), n.widened(), alpha.conj(), y, x, a)
+            } else {
+                triangle::her2(upper(uplo, row), n.widened(), alpha, x, y, a)
+            }
         });
     }
     fn hpr2<S: Scalar>(
         layout: c_int, uplo: c_int, n: I, alpha: S::Argument, x: *const S, incx: I, y: *const S, incy: I,
         a: *mut S,
     ) {
-        enter::<S, I>(if S::COMPLEX { "hpr2" } else { "spr2" }, layout, &[], |row| {
+        enter::<S, I>(if S::COMPLEX { "hpr2" } else { "spr2" }, layout, exchanged_vectors::<S>(), |row| {
             let a = (Given::Packed(a.cast_const()), row);
             let (x, y) = ((x, incx.widened()), (y, incy.widened()));
-            triangle::her2(upper(uplo, row), n.widened(), S::of_argument(alpha), x, y, a)
+            let alpha = S::of_argument(alpha);
+            if row && S::COMPLEX {
+                triangle::her2(upper(uplo, row), n.widened(), alpha.conj(), y, x, a)
+            } else {
+                triangle::her2(upper(uplo, row), n.widened(), alpha, x, y, a)
+            }
         });
     }
 }
