@@ -204,7 +204,7 @@ impl<R: Real> Squares<R> {
     }
 
     fn root(&self) -> R {
-        let something = !(self.middle <= R::ZERO);
+        let something = self.middle != R::ZERO; // or NaN
         if self.big > R::ZERO {
             let rest = if something { self.middle * R::LOWER * R::LOWER } else { R::ZERO };
             (self.big + rest).sqrt() / R::LOWER

@@ -68,6 +68,7 @@ pub(super) unsafe fn gemv<S: Scalar>(
 /// # Safety
 ///
 /// As for [`gemv`].
+#[allow(clippy::too_many_arguments, reason = "the BLAS has that many")]
 pub(super) unsafe fn gbmv<S: Scalar>(
     op: Option<Op>,
     (m, n): (i64, i64),

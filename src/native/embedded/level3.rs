@@ -62,6 +62,7 @@ fn mirror(hermitian: bool) -> Op {
 /// # Safety
 ///
 /// As for [`gemm`].
+#[allow(clippy::too_many_arguments, reason = "the BLAS has that many")]
 pub(super) unsafe fn symm<S: Scalar>(
     hermitian: bool,
     left: Option<bool>,
@@ -300,6 +301,7 @@ fn check_syrk<S: Scalar>(
 /// # Safety
 ///
 /// As for [`gemm`].
+#[allow(clippy::too_many_arguments, reason = "the BLAS has that many")]
 pub(super) unsafe fn syr2k<S: Scalar>(
     hermitian: bool,
     upper: Option<bool>,

@@ -88,21 +88,16 @@ use of_all;
 pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     let name = name.to_bytes();
     let name = name.strip_prefix(b"scipy_").unwrap_or(name);
-    let cblas = name.strip_prefix(b"cblas_");
     // What a name of wide integers may end with, and of narrow ones; the long endings first.
-    let (table, name, wide, narrow): (&[&[&[Entry]]], &[u8], &[&[u8]], &[u8]) = match cblas {
-        Some(name) => (&cblas::TABLE, name, &[b"64_", b"_64"], b""),
-        None => (&fortran::TABLE, name, &[b"_64_", b"64_", b"_64"], b"_"),
+    let fortran_ends: (&[&[u8]], &[u8]) = (&[b"_64_", b"64_", b"_64"], b"_");
+    let cblas_ends: (&[&[u8]], &[u8]) = (&[b"64_", b"_64"], b"");
+    let (table, (wide, narrow), name) = match name.strip_prefix(b"cblas_") {
+        Some(name) => (&cblas::TABLE, cblas_ends, name),
+        None => (&fortran::TABLE, fortran_ends, name),
     };
     let wide_stem = wide.iter().find_map(|end| name.strip_suffix(*end));
     let stem = wide_stem.or_else(|| name.strip_suffix(narrow))?;
     let entry = table.iter().copied().flatten().copied().flatten().find(|e| e.name.as_bytes() == stem)?;
     let address = if wide_stem.is_some() { entry.wide } else { entry.narrow };
     NonNull::new(address.cast_mut().cast())
-}
-
-/// The names of all routines without what is around them: of Fortran, and of the CBLAS.
-pub fn stems() -> [Vec<&'static str>; 2] {
-    [&fortran::TABLE, &cblas::TABLE]
-        .map(|table| table.iter().copied().flatten().copied().flatten().map(|entry| entry.name).collect())
 }

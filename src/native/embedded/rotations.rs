@@ -134,11 +134,11 @@ impl<R: Real> Modified<R> {
         let mut made = if q1.abs() > q2.abs() {
             let (h21, h12) = (-y1 / x1, p2 / p1);
             let u = one - h12 * h21;
-            // By rounding alone, since |q1| > |q2|.
-            if !(u > zero) {
-                return Some(Self::impossible());
+            if u > zero {
+                Self { flag: zero, h: [[one, h12], [h21, one]], d: [d1 / u, d2 / u], x: x1 * u }
+            } else {
+                return Some(Self::impossible()); // by rounding alone, since |q1| > |q2|
             }
-            Self { flag: zero, h: [[one, h12], [h21, one]], d: [d1 / u, d2 / u], x: x1 * u }
         } else if q2 < zero {
             return Some(Self::impossible());
         } else {
@@ -195,7 +195,7 @@ pub(super) unsafe fn rotmg<R: Real>(d1: *mut R, d2: *mut R, x1: *mut R, y1: R, p
             parameters.set(1, h11);
             parameters.set(4, h22);
         }
-        if !(made.flag > R::ZERO) {
+        if made.flag != R::ONE {
             parameters.set(2, h21);
             parameters.set(3, h12);
         }

@@ -196,7 +196,6 @@ pub(super) unsafe fn hemv<S: Scalar>(
 }
 
 /// What both triangular routines check: op, unit, the triangle, and x.
-#[allow(clippy::type_complexity, reason = "used twice")]
 fn triangular<S: Scalar>(
     upper: Option<bool>,
     op: Option<Op>,
