@@ -1,5 +1,7 @@
 //! Every routine of the embedded BLAS against its definition, in every interface.
 
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the macros are given plain values")]
+
 mod api;
 #[path = "../common/mod.rs"]
 mod common;
