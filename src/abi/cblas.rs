@@ -131,7 +131,11 @@ impl Arguments {
                 (Some(address), _) => self.call(address),
                 (None, Pass::Part(part)) => builtin::gemm_for_caller(part),
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
-                (None, Pass::Illegal(illegal)) => builtin::cblas_xerbla(spelling.xerbla, illegal.cblas),
+                (None, Pass::Illegal(illegal)) => {
+                    // Where Fortran has a number, the reference CBLAS hands on that one.
+                    let handed = if illegal.fortran == 0 { illegal.cblas } else { illegal.fortran + 1 };
+                    builtin::cblas_xerbla(c"cblas_dgemm", spelling.xerbla, illegal.cblas, handed);
+                }
             });
         }
     }

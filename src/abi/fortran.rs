@@ -157,7 +157,9 @@ impl Arguments {
                 (Some(address), _) => self.call(address),
                 (None, Pass::Part(part)) => builtin::gemm_for_caller(part),
                 (None, Pass::Legal(call)) => builtin::gemm_for_caller(call),
-                (None, Pass::Illegal(illegal)) => builtin::xerbla(spelling.xerbla, wide, illegal.fortran),
+                (None, Pass::Illegal(illegal)) => {
+                    builtin::xerbla(c"DGEMM ", spelling.xerbla, wide, illegal.fortran);
+                }
             });
         }
     }

@@ -205,15 +205,14 @@ unsafe fn plain(call: &Gemm) {
     }
 }
 
-/// Calls the program's xerbla_ (the first of `names` that exists) with the place of the illegal argument, and returns if that
-/// returns; without one, one line goes to stderr.
+/// Calls the program's xerbla_ (the first of `names` that exists) with the routine (six letters, blanks at the end) and the
+/// place of the illegal argument, and returns if that returns; without one, one line goes to stderr.
 ///
 /// # Safety
 ///
 /// A function of one of these names, if there is any, is an error handler of the BLAS.
-pub unsafe fn xerbla(names: &[&CStr], wide: bool, place: i32) {
-    let routine = c"DGEMM ";
-    let Some(address) = handler(names, place) else { return complain("DGEMM", place) };
+pub unsafe fn xerbla(routine: &CStr, names: &[&CStr], wide: bool, place: i32) {
+    let Some(address) = handler(names, place) else { return complain(routine, place) };
     let (narrow_place, wide_place) = (place, i64::from(place));
     let info: *const c_void =
         if wide { (&raw const wide_place).cast() } else { (&raw const narrow_place).cast() };
@@ -224,18 +223,25 @@ pub unsafe fn xerbla(names: &[&CStr], wide: bool, place: i32) {
     }
 }
 
-/// The same for the CBLAS.
+/// The same for the CBLAS. `place` is that of the argument. `handed` is what the reference CBLAS hands to the handler: for a
+/// row-major call it has not yet been turned back, which its handlers do if the variable RowMajorStrg says so.
 ///
 /// # Safety
 ///
-/// As for [`xerbla`].
-pub unsafe fn cblas_xerbla(names: &[&CStr], place: i32) {
-    let Some(address) = handler(names, place) else { return complain("cblas_dgemm", place) };
-    let (routine, form): (*const c_char, *const c_char) = (c"cblas_dgemm".as_ptr(), c"".as_ptr());
+/// As for [`xerbla`]; a variable RowMajorStrg, if there is any, is that of the CBLAS.
+pub unsafe fn cblas_xerbla(routine: &CStr, names: &[&CStr], place: i32, handed: i32) {
+    let Some(address) = handler(names, place) else { return complain(routine, place) };
+    let row_major = if handed == place { None } else { find::overridable(&[c"RowMajorStrg"]) };
+    let row_major = row_major.map(NonNull::cast::<c_int>);
+    let form: *const c_char = c"".as_ptr();
     // SAFETY: by the contract of this function.
     unsafe {
+        let before = row_major.map(|variable| variable.replace(1));
         let function = std::mem::transmute::<NonNull<c_void>, CblasXerbla>(address);
-        function(place as c_int, routine, form);
+        function(handed as c_int, routine.as_ptr(), form);
+        if let (Some(variable), Some(before)) = (row_major, before) {
+            variable.write(before);
+        }
     }
 }
 
@@ -245,8 +251,10 @@ fn handler(names: &[&CStr], place: i32) -> Option<NonNull<c_void>> {
 }
 
 /// What the reference xerbla says, without its end of the program.
-fn complain(routine: &str, place: i32) {
+fn complain(routine: &CStr, place: i32) {
     use std::io::Write;
+    let routine = routine.to_string_lossy();
+    let routine = routine.trim_end();
     let line = if place == 0 {
         format!(" ** On entry to {routine} the matrices are larger than the address space\n")
     } else {

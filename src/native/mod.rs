@@ -1,5 +1,7 @@
-//! The BLAS underneath: who it is ([`find`]), how it is called ([`call`]), and the embedded one ([`builtin`]).
+//! The BLAS underneath: who it is ([`find`]), how it is called ([`call`]), and our own:
+//! DGEMM and error handlers ([`builtin`]) and all the rest ([`embedded`]).
 
 pub mod builtin;
 pub mod call;
+pub mod embedded;
 pub mod find;
