@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::engine::cpu::fpenv::in_clean_environment;
 use crate::engine::process;
-use crate::native::find;
+use crate::native::{embedded, find};
 use crate::observe::log::{self, Kind, Level};
 use crate::options;
 
@@ -233,7 +233,7 @@ fn find_function(number: usize) -> Option<NonNull<c_void>> {
     options::current();
     let (name, missed_at) = (name(number), &MISSED_AT[number]);
     let search = if number < HANDLERS { find::handler } else { find::routine };
-    let found = search(name, missed_at).or_else(|| embedded(name));
+    let found = search(name, missed_at).or_else(|| embedded::find(name));
     match found {
         Some(address) => {
             SLOTS[number].store(address.as_ptr(), Ordering::Release);
@@ -248,11 +248,6 @@ fn find_function(number: usize) -> Option<NonNull<c_void>> {
         }
     }
     found
-}
-
-/// The embedded BLAS. STAND-IN: has nothing yet; to be replaced by `crate::native::embedded::find`.
-fn embedded(_name: &CStr) -> Option<NonNull<c_void>> {
-    None
 }
 
 #[cfg(test)]
