@@ -127,3 +127,33 @@ def test_forwarded_cblas(precision, level, below, tmp_path):
         # cblas_xerbla and what the tester calls itself come from the BLAS that the program is linked to.
         providers = set(re.findall(r'forwarded name=cblas_[sdcz]\w+ provider="(.*)"', result.err))
         assert len(providers) == 1 and below in providers.pop().replace("/blas/", "/reference/"), str(result)
+
+
+# ------------------------------------------------------------ the embedded BLAS
+
+@pytest.mark.parametrize("letter", PRECISIONS)
+@pytest.mark.parametrize("cblas", [False, True], ids=["fortran", "cblas"])
+def test_embedded_level_1(letter, cblas, tmp_path):
+    program = "x%scblat1" % letter if cblas else "xblat1%s" % letter
+    result = preloaded([NETLIB / program], cwd=tmp_path, timeout=200, blas="reference", OZ2_NATIVE="builtin")
+    assert result.rc == 0 and "FAIL" not in result.out, str(result)
+    assert result.out.count("----- PASS -----") >= 10, str(result)
+
+
+@pytest.mark.parametrize("letter", PRECISIONS)
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize("cblas", [False, True], ids=["fortran", "cblas"])
+def test_embedded(letter, level, cblas, tmp_path):
+    """The sizes are such that level 3 works in several blocks."""
+    name = "%sin%d" % (letter, level) if cblas else "%sblat%d.in" % (letter, level)
+    text, count = re.subn(r"^.*NUMBER OF VALUES OF N\n.* VALUES OF N$",
+                          "6 NUMBER OF VALUES OF N\n0 1 3 8 33 40 VALUES OF N", (NETLIB / name).read_text(), flags=re.M)
+    assert count == 1, name
+    (tmp_path / "input").write_text(text)
+    program = "x%scblat%d" % (letter, level) if cblas else "xblat%d%s" % (level, letter)
+    result = netlib(program, tmp_path / "input", tmp_path, blas="reference", OZ2_NATIVE="builtin")
+    report = result.out if cblas else (tmp_path / ("%sblat%d.out" % (letter, level))).read_text()
+    assert result.rc == 0 and "SUSPECT" not in report and "FAIL" not in report, report + str(result)
+    routines = {2: {"s": 16, "d": 16, "c": 17, "z": 17}, 3: {"s": 6, "d": 6, "c": 9, "z": 9}}[level][letter]
+    assert report.count("PASSED THE TESTS OF ERROR-EXITS") == routines, report
+    assert report.count("COMPUTATIONAL TESTS (") == routines * (2 if cblas else 1), report
