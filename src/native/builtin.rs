@@ -212,7 +212,7 @@ unsafe fn plain(call: &Gemm) {
 ///
 /// A function of one of these names, if there is any, is an error handler of the BLAS.
 pub unsafe fn xerbla(routine: &CStr, names: &[&CStr], wide: bool, place: i32) {
-    let Some(address) = handler(names, place) else { return complain(routine, place) };
+    let Some(address) = handler(names, place) else { return complain(&routine.to_string_lossy(), place) };
     let (narrow_place, wide_place) = (place, i64::from(place));
     let info: *const c_void =
         if wide { (&raw const wide_place).cast() } else { (&raw const narrow_place).cast() };
@@ -230,7 +230,7 @@ pub unsafe fn xerbla(routine: &CStr, names: &[&CStr], wide: bool, place: i32) {
 ///
 /// As for [`xerbla`]; a variable RowMajorStrg, if there is any, is that of the CBLAS.
 pub unsafe fn cblas_xerbla(routine: &CStr, names: &[&CStr], place: i32, handed: i32) {
-    let Some(address) = handler(names, place) else { return complain(routine, place) };
+    let Some(address) = handler(names, place) else { return complain(&routine.to_string_lossy(), place) };
     let row_major = if handed == place { None } else { find::overridable(&[c"RowMajorStrg"]) };
     let row_major = row_major.map(NonNull::cast::<c_int>);
     let form: *const c_char = c"".as_ptr();
@@ -251,9 +251,8 @@ fn handler(names: &[&CStr], place: i32) -> Option<NonNull<c_void>> {
 }
 
 /// What the reference xerbla says, without its end of the program.
-fn complain(routine: &CStr, place: i32) {
+pub(super) fn complain(routine: &str, place: i32) {
     use std::io::Write;
-    let routine = routine.to_string_lossy();
     let routine = routine.trim_end();
     let line = if place == 0 {
         format!(" ** On entry to {routine} the matrices are larger than the address space\n")

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from helpers import BLAS, LIB, ROOT, environment, good, preloaded, run
+from helpers import BLAS, LIB, PYTHON, ROOT, environment, good, preloaded, run
 
 
 def table():
@@ -222,3 +222,40 @@ def test_error_handlers_with_a_named_blas(alone, mode):
     that of a BLAS which was loaded after the program was bound."""
     result = run([alone("handlers.c", "-DOWN"), mode], environment(OZ2_NATIVE=BLAS["reference"]))
     assert result.out.splitlines() == ["own DGEMV %d" % (1 if mode == "call" else 2), "good"], str(result)
+
+
+# ------------------------------------------------------- without any other BLAS
+
+def test_handlers_and_lsame_without_a_blas():
+    """What a program calls itself and neither it nor a BLAS defines."""
+    code = """
+import ctypes, sys
+oz = ctypes.CDLL(sys.argv[1])
+six = ctypes.byref(ctypes.c_int32(6))
+wide = ctypes.byref(ctypes.c_int64(-7))
+print([oz.lsame_(a, b, ctypes.c_size_t(1), ctypes.c_size_t(1)) for a, b in ((b"N", b"n"), (b"t", b"T"), (b"N", b"T"))])
+oz.xerbla_(b"DSYRK ", six, ctypes.c_size_t(6))
+oz.xerbla_64_(b"DSYRK ", wide, ctypes.c_size_t(6))
+oz.xerbla_array_(b"ZGETRF", six, six)
+oz.cblas_xerbla(ctypes.c_int(9), b"cblas_dtrsm", b"")
+"""
+    result = run([PYTHON, "-c", code, LIB], environment(OZ2_NATIVE="builtin"))
+    assert result.out == "[1, 1, 0]\n", str(result)
+    said = [line.strip(" *") for line in result.err.splitlines()]
+    said_of = lambda name, place: "On entry to %s parameter number %d had an illegal value" % (name, place)
+    assert said == [said_of("DSYRK", 6), said_of("DSYRK", -7), said_of("ZGETRF", 6), said_of("cblas_dtrsm", 9)], str(result)
+
+
+@pytest.mark.parametrize("below", ["builtin", *sorted(BLAS)])
+def test_linked_in_place_of_libblas(below, tmp_path):
+    """Forty routines in a program that is linked with -loz2blas and no other BLAS."""
+    for name in ("liboz2blas.so", "liboz2blas.so.0"):
+        (tmp_path / name).symlink_to(LIB)
+    program = tmp_path / "whole"
+    subprocess.run(["gfortran", "-O1", "-Wall", "-o", program, ROOT / "tests/programs/whole.f90", "-L%s" % tmp_path, "-loz2blas",
+                    "-Wl,-rpath,%s" % tmp_path], check=True, timeout=120)
+    needed = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    assert "liboz2blas.so.0" in needed and "libblas" not in needed, needed
+    result = run([program], environment(OZ2_NATIVE=BLAS.get(below, below)))
+    assert result.out == "good\n" and result.err == "", str(result)
+    assert result.total("emulated") == 1, str(result)

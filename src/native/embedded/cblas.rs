@@ -7,9 +7,9 @@ mod level3;
 
 use std::ffi::{CStr, c_int};
 
-use super::Entry;
 use super::checks::Checked;
 use super::scalar::{Integer, Op, Scalar};
+use super::{Entry, handlers};
 use crate::native::builtin;
 
 fn op(value: c_int) -> Option<Op> {
@@ -111,4 +111,4 @@ macro_rules! functions {
 use functions;
 
 /// The functions by their names without the prefix.
-pub(super) static TABLE: [&[&[Entry]]; 3] = [level1::TABLE, level2::TABLE, level3::TABLE];
+pub(super) static TABLE: [&[&[Entry]]; 4] = [level1::TABLE, level2::TABLE, level3::TABLE, &[handlers::CBLAS]];

@@ -9,9 +9,9 @@ use std::ffi::CStr;
 
 pub(super) use level1::{rotg, rotg_complex};
 
-use super::Entry;
 use super::checks::Checked;
 use super::scalar::{Integer, Op, Scalar};
+use super::{Entry, handlers};
 use crate::native::builtin;
 
 /// # Safety
@@ -125,4 +125,5 @@ macro_rules! functions {
 use functions;
 
 /// The functions by their names without the underscore.
-pub(super) static TABLE: [&[&[Entry]]; 3] = [level1::TABLE, level2::TABLE, level3::TABLE];
+pub(super) static TABLE: [&[&[Entry]]; 4] =
+    [level1::TABLE, level2::TABLE, level3::TABLE, &[handlers::FORTRAN]];

@@ -9,6 +9,7 @@
 mod cblas;
 mod checks;
 mod fortran;
+mod handlers;
 mod level1;
 mod level2;
 mod level3;
