@@ -517,7 +517,13 @@ impl Rectangle {
 
     fn bounds<'a>(&'a self, [rows, columns]: &'a [LineTable; 2]) -> Bounds<'a> {
         let (m, n) = (self.rows.len(), self.columns.len());
-        Bounds { rows: rows.part(0, m), columns: columns.part(0, n), g: Entries::Long(&self.g), more_bits: 0, stride: m }
+        Bounds {
+            rows: rows.part(0, m),
+            columns: columns.part(0, n),
+            g: Entries::Long(&self.g),
+            more_bits: 0,
+            stride: m,
+        }
     }
 
     /// G with a wider leading dimension, the gap filled with what would be the largest by far.
