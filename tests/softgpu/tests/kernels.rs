@@ -12,7 +12,7 @@ use oz2blas::ozaki::bound::{Line, upper};
 use oz2blas::ozaki::float::normalised;
 use oz2blas::ozaki::moduli::{self, MAX_MODULI, MODULI, canonical};
 use oz2blas::ozaki::needs::{self, Bounds, Entries, LineTable};
-use oz2blas::ozaki::plan::{self, Accuracy};
+use oz2blas::ozaki::plan::Accuracy;
 use oz2blas::ozaki::reference;
 use oz2blas::ozaki::wide::Magnitude;
 
