@@ -99,6 +99,11 @@ impl View {
         self.take_out(side, line / PANEL, 1 << (line % PANEL));
     }
 
+    /// Lines that are out.
+    pub fn count_out(&self) -> usize {
+        self.out.iter().flatten().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
     /// The numbers of the lines that are out.
     pub fn lines_out(&self, side: Side) -> Result<Vec<usize>, Reason> {
         let words = &self.out[side as usize];

@@ -139,8 +139,9 @@ impl<'a> Views<'a> {
         let Some(Base { exponents: [rows, columns], finite, .. }) = &self.base else { return Ok(None) };
         let view = finite.balanced(Some(Balance::new([rows, columns], d)?))?;
         let products = unsafe { Products::scan(self.run, view)? };
-        debug_assert!(
-            products.view.not_finite().map(|out| out.count()) == finite.not_finite().map(|out| out.count()),
+        debug_assert_eq!(
+            products.view.count_out(),
+            finite.count_out(),
             "balanced lines stay within the range of doubles"
         );
         Ok(Some(products))
