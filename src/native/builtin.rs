@@ -224,15 +224,18 @@ pub unsafe fn xerbla(routine: &CStr, names: &[&CStr], wide: bool, place: i32) {
 }
 
 /// The same for the CBLAS. `place` is that of the argument. `handed` is what the reference CBLAS hands to the handler: for a
-/// row-major call it has not yet been turned back, which its handlers do if the variable RowMajorStrg says so.
+/// row-major call it has not yet been turned back, which handlers made for it do if the variable RowMajorStrg says so. A handler
+/// whose object does not have that variable cannot do so, and gets the place.
 ///
 /// # Safety
 ///
 /// As for [`xerbla`]; a variable RowMajorStrg, if there is any, is that of the CBLAS.
 pub unsafe fn cblas_xerbla(routine: &CStr, names: &[&CStr], place: i32, handed: i32) {
     let Some(address) = handler(names, place) else { return complain(&routine.to_string_lossy(), place) };
+    let of_handler = |variable: &NonNull<c_void>| find::provider(*variable) == find::provider(address);
     let row_major = if handed == place { None } else { find::overridable(&[c"RowMajorStrg"]) };
-    let row_major = row_major.map(NonNull::cast::<c_int>);
+    let row_major = row_major.filter(of_handler).map(NonNull::cast::<c_int>);
+    let handed = if row_major.is_some() { handed } else { place };
     let form: *const c_char = c"".as_ptr();
     // SAFETY: by the contract of this function.
     unsafe {
