@@ -55,7 +55,7 @@ def classes(rng, n):
     yield "inner scale 2^+-100", order(uniform() * powers(100)), order(uniform() / powers(100)[:, None])
     yield "5 % sparse", sparse(0.05), sparse(0.05)
     turn = (np.arange(n)[:, None] + np.arange(n)) % n
-    yield "rotated scale 2^+-16", order(powers(16)[turn]), order((1 / powers(16))[turn].T)
+    yield "powers of two, rotated, 2^+-16", order(powers(16)[turn]), order((1 / powers(16))[turn].T)
 
 
 def main():
