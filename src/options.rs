@@ -73,6 +73,8 @@ pub struct Options {
     pub threads: Option<usize>,
     pub workspace: Option<usize>,
     pub integer: Integer,
+    /// The self-check of the products.
+    pub check: bool,
     pub devices: Devices,
     /// The folder in which CUDA is looked for first.
     pub cuda_path: Option<String>,
@@ -226,9 +228,9 @@ pub static TABLE: [Entry; COUNT] = [
         let named = named.into_iter().find(|(name, _)| is(v, name)).map(|(_, devices)| devices);
         set(&mut o.devices, named.or_else(|| list().map(Devices::List)))
     })),
-    planned(entry("CHECK", "off", "off, on", "self-check of the products", |_, v| {
-        is(v, "off") || is(v, "on")
-    })),
+    entry("CHECK", "off", "off, on", "self-check of the products", |o, v| {
+        set(&mut o.check, choose(v, &[("off", false), ("on", true)]))
+    }),
     entry("VERIFY", "off", "off or n >= 1", "compute every n-th emulated call natively too", |o, v| {
         let every = |v: &str| if is(v, "off") { Some(None) } else { v.parse().ok().map(Some) };
         set(&mut o.verify, every(v).filter(|every| *every != Some(0)))
@@ -308,6 +310,7 @@ impl Default for Options {
             threads: None,
             workspace: None,
             integer: Integer::Auto,
+            check: false,
             devices: Devices::Auto,
             cuda_path: None,
             verify: None,

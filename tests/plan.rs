@@ -15,7 +15,7 @@ use oz2blas::route::Reason;
 type Expected = Result<Plan, NoPlan>;
 
 fn from_reference(problem: &Problem, most: usize) -> Expected {
-    reference::plan_auto(&problem.a, &problem.b, problem.k, Accuracy::Fp64, most)
+    reference::plan_auto(&problem.a, &problem.b, problem.k, Accuracy::Fp64, (most, false))
 }
 
 fn numbers<T: std::str::FromStr>(words: &[&str]) -> Vec<T>
@@ -148,16 +148,21 @@ fn the_plan_is_that_of_the_reference_in_every_mode_and_accuracy() {
     for round in 0..150 {
         let p = problem(&mut random);
         for accuracy in [Accuracy::Fp64, Accuracy::Textbook, Accuracy::High] {
-            let most = 2 + random.below(19) as usize;
-            let want = reference::plan_auto(&p.a, &p.b, p.k, accuracy, most);
+            let (most, check) = (2 + random.below(19) as usize, random.below(2) == 1);
+            let want = reference::plan_auto(&p.a, &p.b, p.k, accuracy, (most, check));
             seen[want.as_ref().map_or(0, |plan| plan.moduli)] += 1;
-            expect(&p, Settings { accuracy, moduli: most, ..DEFAULTS }, &want, &format!("round {round}"));
+            expect(
+                &p,
+                Settings { accuracy, moduli: most, check, ..DEFAULTS },
+                &want,
+                &format!("round {round}"),
+            );
         }
-        for moduli in [2, 3, 9, 20] {
-            let fast = reference::plan_fast(&p.a, &p.b, p.k, moduli);
-            let settings = Settings { mode: Mode::Fast, moduli, ..DEFAULTS };
+        for (moduli, check) in [(2, false), (2, true), (3, true), (9, false), (9, true), (20, true)] {
+            let fast = reference::plan_fast(&p.a, &p.b, p.k, moduli, check);
+            let settings = Settings { mode: Mode::Fast, moduli, check, ..DEFAULTS };
             expect(&p, settings, &fast, &format!("fast, round {round}"));
-            let accurate = reference::plan_accurate(&p.a, &p.b, p.k, moduli);
+            let accurate = reference::plan_accurate(&p.a, &p.b, p.k, moduli, check);
             expect(
                 &p,
                 Settings { mode: Mode::Accurate, ..settings },
@@ -183,9 +188,9 @@ fn a_long_inner_dimension_does_not_wrap() {
         b: vec![0.999; n * k],
         c: vec![0.0; 4],
     };
-    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, 20);
+    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, (20, false));
     expect(&p, DEFAULTS, &want, "k = 140000");
-    let want = reference::plan_accurate(&p.a, &p.b, k, 15);
+    let want = reference::plan_accurate(&p.a, &p.b, k, 15, false);
     expect(&p, Settings { mode: Mode::Accurate, moduli: 15, ..DEFAULTS }, &want, "accurate, k = 140000");
 }
 

@@ -12,9 +12,9 @@ use oz2blas::route::Reason;
 
 fn reference_plan(p: &Problem, settings: &Settings) -> Result<Plan, NoPlan> {
     match settings.mode {
-        Mode::Fast => reference::plan_fast(&p.a, &p.b, p.k, settings.moduli),
-        Mode::Accurate => reference::plan_accurate(&p.a, &p.b, p.k, settings.moduli),
-        _ => reference::plan_auto(&p.a, &p.b, p.k, settings.accuracy, settings.moduli),
+        Mode::Fast => reference::plan_fast(&p.a, &p.b, p.k, settings.moduli, settings.check),
+        Mode::Accurate => reference::plan_accurate(&p.a, &p.b, p.k, settings.moduli, settings.check),
+        _ => reference::plan_auto(&p.a, &p.b, p.k, settings.accuracy, (settings.moduli, settings.check)),
     }
 }
 

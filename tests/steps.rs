@@ -464,7 +464,7 @@ fn passes_with_extreme_sums() {
 
 /// C' = H_N.
 fn limit(n: usize) -> BigInt {
-    moduli::crt(n).limit.words().iter().rev().fold(BigInt::ZERO, |sum, &word| (sum << 64) + word)
+    moduli::crt(n).limit(false).words().iter().rev().fold(BigInt::ZERO, |sum, &word| (sum << 64) + word)
 }
 
 /// Reconstructs C' by every table and compares with the reference. The entry stands at a random place of a tile whose other
@@ -504,6 +504,7 @@ fn reconstruct(n: usize, c_prime: &BigInt, scale: i32, alpha: f64, beta: f64, c:
             rows: &row_scales,
             columns: &column_scales,
             written: &written,
+            check: None,
         };
         // SAFETY: the CPU can run the kernels, and C is as large as the rectangle.
         unsafe { (kernels.reconstruct)(&block) };

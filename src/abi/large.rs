@@ -207,8 +207,11 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, settings: &Settings) -> With 
             return With::Declined(reason);
         }
         Outcome::Partial(report, reason, rest) => {
-            let text = "a fault inside oz2blas; the rest of the call is computed natively";
-            log::capped(Kind::EngineFault, Level::Error, text);
+            // The self-check has told of what it found.
+            if reason != Reason::FailedCheck {
+                let text = "a fault inside oz2blas; the rest of the call is computed natively";
+                log::capped(Kind::EngineFault, Level::Error, text);
+            }
             for part in rest {
                 // SAFETY: a part of the call.
                 unsafe { builtin::gemm(&call.part(part), settings.threads) };
@@ -221,7 +224,7 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, settings: &Settings) -> With 
 
 fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
     let &Emulated { engine, ref report, reason, nanoseconds } = emulated;
-    let &Report { moduli, way, bound, ref out, phases, .. } = report;
+    let &Report { moduli, way, bound, ref out, phases, checked, .. } = report;
     counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
     let (rows, columns) = if call.row_major { (&out.columns, &out.rows) } else { (&out.rows, &out.columns) };
     counters::lines_native(rows.len(), columns.len(), out.not_finite);
@@ -229,7 +232,11 @@ fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) 
     if let Some(way) = way {
         counters::planned(way);
     }
-    thread.set_last(Last::Emulated { engine, mode, moduli, way, bound, reason });
+    if let Some(checked) = checked {
+        counters::checked(checked);
+    }
+    let peak = checked.map(|checked| checked.peak);
+    thread.set_last(Last::Emulated { engine, mode, moduli, way, bound, peak, reason });
     thread.set_phases(phases);
     thread.set_lines(rows, columns);
     // C is done: a panic must not send the call to the native BLAS.
@@ -285,6 +292,7 @@ fn settings(options: &Options, threads: usize) -> Settings {
         moduli,
         worth: MAX_MODULI,
         accuracy: options.accuracy,
+        check: options.check,
         threads,
         workspace: options.workspace,
     }

@@ -70,6 +70,8 @@ pub struct Settings {
     /// Mode auto: a plan with more moduli than this gains nothing beside the native BLAS (Reason `no gain`).
     pub worth: usize,
     pub accuracy: Accuracy,
+    /// The self-check: the plan keeps eight bits of room, and no entry out of range gets to C (NUMERICS section 5).
+    pub check: bool,
     /// The most threads to use, at least 1.
     pub threads: usize,
     /// The most bytes that all calls together may hold on the host, and on each device; None: what the engine thinks right.
@@ -100,6 +102,18 @@ pub struct Report {
     pub phases: Phases,
     /// Memory came fresh from the system for this call: it took longer than the next one like it will.
     pub fresh: bool,
+    /// What the self-check saw; None without it.
+    pub checked: Option<Checked>,
+}
+
+/// What the self-check of a call saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// The largest |C'| of what was written, divided by what is legal ([`crate::ozaki::moduli::LEGAL`] P): at most 1.
+    pub peak: f64,
+    /// Tiles with a value out of range (on a GPU: blocks), and those of them that a second computation has put right.
+    pub flagged: u64,
+    pub repaired: u64,
 }
 
 /// Two reports are equal if the same was done, however long it took.

@@ -291,7 +291,7 @@ mod tests {
         /// Emulated by the reference and computed by any native kernel: nothing differs.
         #[test]
         fn right_results_agree((a, b, alpha, beta, c) in case()) {
-            let Ok(plan) = plan_auto(&a, &b, a.len(), Accuracy::Fp64, MAX_MODULI) else { return Ok(()) };
+            let Ok(plan) = plan_auto(&a, &b, a.len(), Accuracy::Fp64, (MAX_MODULI, false)) else { return Ok(()) };
             prop_assume!(plan.out.count() == 0);
             let nonzeros = |x: &[f64]| x.iter().filter(|x| **x != 0.0).count() as u64;
             let bound = Accuracy::Fp64.promise(nonzeros(&a).min(nonzeros(&b)).max(1));

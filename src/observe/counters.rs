@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::engine::Checked;
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::ozaki::plan::Way;
 use crate::route::Reason;
@@ -114,6 +115,11 @@ static LINES: Lines = Lines {
 static VERIFIED: AtomicU64 = AtomicU64::new(0);
 static DIFFERING: AtomicU64 = AtomicU64::new(0);
 
+/// Emulated calls with the self-check; tiles that it flagged, and those of them that were put right (OZ2_CHECK).
+static CHECKED: AtomicU64 = AtomicU64::new(0);
+static FLAGGED: AtomicU64 = AtomicU64::new(0);
+static REPAIRED: AtomicU64 = AtomicU64::new(0);
+
 /// The sum over a group of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Group {
@@ -135,6 +141,9 @@ pub struct Snapshot {
     /// Emulated calls of which lines were computed natively: because of NaN or Inf, because nothing was provable for them.
     pub not_finite: u64,
     pub not_provable: u64,
+    pub checked: u64,
+    pub flagged: u64,
+    pub repaired: u64,
     pub verified: u64,
     pub differing: u64,
 }
@@ -160,6 +169,13 @@ pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds:
     BY_MODULI[moduli].fetch_add(1, Ordering::Relaxed);
 }
 
+/// What the self-check of an emulated call saw.
+pub fn checked(of_call: Checked) {
+    CHECKED.fetch_add(1, Ordering::Relaxed);
+    FLAGGED.fetch_add(of_call.flagged, Ordering::Relaxed);
+    REPAIRED.fetch_add(of_call.repaired, Ordering::Relaxed);
+}
+
 /// An emulated call was computed natively too.
 pub fn verified(differs: bool) {
     VERIFIED.fetch_add(1, Ordering::Relaxed);
@@ -181,6 +197,9 @@ pub fn snapshot() -> Snapshot {
         columns_native: LINES.columns.load(Ordering::Relaxed),
         not_finite: LINES.not_finite.load(Ordering::Relaxed),
         not_provable: LINES.not_provable.load(Ordering::Relaxed),
+        checked: CHECKED.load(Ordering::Relaxed),
+        flagged: FLAGGED.load(Ordering::Relaxed),
+        repaired: REPAIRED.load(Ordering::Relaxed),
         verified: VERIFIED.load(Ordering::Relaxed),
         differing: DIFFERING.load(Ordering::Relaxed),
     }
@@ -191,7 +210,8 @@ pub fn reset() {
     BY_ENGINE.iter().for_each(Tally::reset);
     BY_REASON.iter().for_each(Tally::reset);
     let lines = [&LINES.rows, &LINES.columns, &LINES.not_finite, &LINES.not_provable];
-    for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines).chain([&VERIFIED, &DIFFERING]) {
+    let checks = [&CHECKED, &FLAGGED, &REPAIRED, &VERIFIED, &DIFFERING];
+    for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines).chain(checks) {
         counter.store(0, Ordering::Relaxed);
     }
 }

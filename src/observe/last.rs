@@ -22,6 +22,8 @@ pub enum Last {
         /// The step that found the plan, in mode auto.
         way: Option<Way>,
         bound: Option<f64>,
+        /// The largest value that the self-check saw beside what is legal.
+        peak: Option<f64>,
         reason: Option<Reason>,
     },
 }
@@ -138,7 +140,7 @@ pub fn json() -> String {
             r#"{{"route":"native","reason":"{}","engine":null,"mode":null,"moduli":null,"bound":null,"rows_native":0,"columns_native":0}}"#,
             reason.name()
         ),
-        Last::Emulated { engine, mode, moduli, way, bound, reason } => {
+        Last::Emulated { engine, mode, moduli, way, bound, peak, reason } => {
             let [rows, columns] = lines;
             let [scan, bounds, residues, product] = phases.map(|seconds| format!("{seconds:.9}"));
             let phases = [("scan", scan), ("bound", bounds), ("residues", residues), ("product", product)];
@@ -151,6 +153,7 @@ pub fn json() -> String {
                     ("moduli", moduli.to_string()),
                     ("bound", or_null(bound.map(|bound| bound.to_string()))),
                     ("plan", or_null(way.map(|way| quoted(way.name())))),
+                    ("peak", or_null(peak.map(|peak| format!("{peak:.6}")))),
                     ("rows_native", rows.count.to_string()),
                     ("columns_native", columns.count.to_string()),
                     ("native_rows", rows.json()),

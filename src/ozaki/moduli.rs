@@ -23,6 +23,9 @@ pub struct Crt {
     /// H_N = floor((P_N - 1) / 2) - floor(P_N / 2^32): the largest |C'| that a plan may allow. The margin of P / 2^32 keeps
     /// the quotient of the reconstruction away from a tie (NUMERICS section 1).
     pub limit: U192,
+    /// The same with the self-check: floor((P_N / 256 - 1) / 2) - floor(P_N / 2^20). One wrong residue moves C' by a multiple of
+    /// P / p_l, at least P / 256, so that it is beyond P / 512 then; what is right stays below (NUMERICS section 5).
+    pub checked_limit: U192,
     /// q_l = (P / p_l)^-1 mod p_l, in 1..p_l.
     pub inverses: [i32; MAX_MODULI],
     /// P / p_l in limbs of 40 bits, lowest first.
@@ -66,6 +69,7 @@ pub const fn product_of(n: usize) -> U192 {
 const fn crt_of(n: usize) -> Crt {
     let product = product_of(n);
     let limit = product.minus(U192::ONE).shr(1).minus(product.shr(32));
+    let checked_limit = product.shr(8).minus(U192::ONE).shr(1).minus(product.shr(20));
     let mut inverses = [0; MAX_MODULI];
     let mut weights = [[0; LIMBS]; MAX_MODULI];
     let mut l = 0;
@@ -77,7 +81,7 @@ const fn crt_of(n: usize) -> Crt {
         weights[l] = limbs_of(weight);
         l += 1;
     }
-    Crt { n, product, limit, inverses, weights, product_limbs: limbs_of(product) }
+    Crt { n, product, limit, checked_limit, inverses, weights, product_limbs: limbs_of(product) }
 }
 
 static TABLE: [Crt; MAX_MODULI - 1] = {
@@ -89,6 +93,17 @@ static TABLE: [Crt; MAX_MODULI - 1] = {
     }
     table
 };
+
+impl Crt {
+    /// The largest |C'| that a plan may allow, with or without room for the self-check.
+    pub fn limit(&self, check: bool) -> U192 {
+        if check { self.checked_limit } else { self.limit }
+    }
+}
+
+/// |C'| / P above this is a fault where the self-check keeps room: half of 1 / 256, the distance that one wrong residue makes. Right
+/// and wrong values both keep 2^-20 away from it, so no rounding on the way to the comparison matters.
+pub const LEGAL: f64 = 1.0 / 512.0;
 
 /// The constants for `n` moduli, 2 <= n <= 20.
 pub fn crt(n: usize) -> &'static Crt {
@@ -124,7 +139,9 @@ mod tests {
             assert_eq!(big(crt.product), product);
             assert_eq!(big_limbs(&crt.product_limbs), product);
             let margin: BigUint = &product >> 32;
-            assert_eq!(big(crt.limit), (&product - 1u32) / 2u32 - margin);
+            assert_eq!(big(crt.limit(false)), (&product - 1u32) / 2u32 - margin);
+            let spread = &product / 256u32;
+            assert_eq!(big(crt.limit(true)), (&spread - 1u32) / 2u32 - (&product >> 20));
             for l in 0..n {
                 let weight = &product / MODULI[l] as u32;
                 assert_eq!(big_limbs(&crt.weights[l]), weight);

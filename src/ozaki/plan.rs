@@ -78,8 +78,11 @@ impl Way {
     }
 }
 
-/// A plan with no more moduli than this is not worth the search for a better one.
-pub const GOOD_ENOUGH: usize = 16;
+/// A plan with no more moduli than this is not worth the search for a better one. What the self-check takes is about one modulus,
+/// and no reason to search.
+pub fn good_enough(check: bool) -> usize {
+    16 + usize::from(check)
+}
 
 /// The rows of op(A) and columns of op(B), in ascending order, that the native BLAS computes: here they count as zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,16 +172,17 @@ fn finish(moduli: usize, rows: Vec<i32>, columns: Vec<i32>, a: &[Line], b: &[Lin
     Ok(Plan::plain(moduli, convert(rows, a)?, convert(columns, b)?))
 }
 
-/// Mode fast: sigma_i is the largest s with 4^s SA_i <= H_N (Cauchy-Schwarz, arXiv 2606.29129, in integers). `rows` and
-/// `columns` are work space of the lengths of `a` and `b`.
+/// Mode fast: sigma_i is the largest s with 4^s SA_i <= H_N (Cauchy-Schwarz, arXiv 2606.29129, in integers). `check`, here
+/// and below: with room for the self-check. `rows` and `columns` are work space of the lengths of `a` and `b`.
 pub fn fast(
     moduli: usize,
+    check: bool,
     a: &[Line],
     b: &[Line],
     mut rows: Vec<i32>,
     mut columns: Vec<i32>,
 ) -> Result<Plan, NoPlan> {
-    let limit = Magnitude::limit(crt(moduli).limit);
+    let limit = Magnitude::limit(crt(moduli).limit(check));
     for (sigmas, lines) in [(&mut rows, a), (&mut columns, b)] {
         for (sigma, line) in sigmas.iter_mut().zip(lines) {
             *sigma = if line.is_zero() { 0 } else { largest_sigma(line.squares, limit) };
@@ -190,13 +194,14 @@ pub fn fast(
 /// Mode accurate, from the maxima R_i and K_j: since U_ij <= sqrt(R_i K_j), 4^sigma R_i <= H_N and 4^tau K_j <= H_N suffice.
 pub fn accurate(
     moduli: usize,
+    check: bool,
     a: &[Line],
     b: &[Line],
     maxima: (&[u64], &[u64]),
     mut rows: Vec<i32>,
     mut columns: Vec<i32>,
 ) -> Result<Plan, NoPlan> {
-    let limit = Magnitude::limit(crt(moduli).limit);
+    let limit = Magnitude::limit(crt(moduli).limit(check));
     for (sigmas, maxima) in [(&mut rows, maxima.0), (&mut columns, maxima.1)] {
         for (sigma, &maximum) in sigmas.iter_mut().zip(maxima) {
             *sigma = if maximum == 0 { 0 } else { largest_sigma(maximum, limit) };
@@ -216,6 +221,7 @@ pub fn cap_needs(needs: &mut [i32], lines: &[Line]) {
 /// the least N that holds it (at most `most`), and what is left goes to both sides alike.
 pub fn auto(
     most: usize,
+    check: bool,
     a: &[Line],
     b: &[Line],
     largest: Magnitude,
@@ -225,9 +231,9 @@ pub fn auto(
     if largest == Magnitude::NONE {
         return Ok(Plan::plain(2, zeros(row_needs, a), zeros(column_needs, b)));
     }
-    let fits = |n: &usize| largest <= Magnitude::limit(crt(*n).limit);
+    let fits = |n: &usize| largest <= Magnitude::limit(crt(*n).limit(check));
     let moduli = (2..=most.min(MAX_MODULI)).find(fits).ok_or(NoPlan::NotProvable)?;
-    let spare = largest.spare_quarter_powers(Magnitude::limit(crt(moduli).limit));
+    let spare = largest.spare_quarter_powers(Magnitude::limit(crt(moduli).limit(check)));
     for (needs, lines) in [(&mut row_needs, a), (&mut column_needs, b)] {
         for (need, line) in needs.iter_mut().zip(lines) {
             *need = exponent_of(*need + spare, line);

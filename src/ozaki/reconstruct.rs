@@ -25,10 +25,17 @@ impl Reconstruct {
     }
 
     /// The whole entry: alpha C' 2^-(s+t), plus beta c if there is an addend (`addend` is RN(beta c), or None for beta = 0).
-    /// `residue(l)` is y_l = r_l q_l mod p_l, canonical.
+    /// `residue(l)` is y_l = r_l q_l mod p_l, canonical. `peak` is raised to |C'| / P, exact to 2^-40.
     #[inline]
-    pub fn entry(&self, residue: impl Fn(usize) -> i8, scale: i32, addend: Option<f64>) -> f64 {
-        let product = self.product(residue, self.nu - scale);
+    pub fn entry(
+        &self,
+        residue: impl Fn(usize) -> i8,
+        scale: i32,
+        addend: Option<f64>,
+        peak: &mut f64,
+    ) -> f64 {
+        let (product, fraction) = self.product(residue, self.nu - scale);
+        *peak = peak.max(fraction.abs());
         match addend {
             None if self.mu == 1.0 => product,
             None => self.mu.mul_add(product, 0.0),
@@ -36,12 +43,13 @@ impl Reconstruct {
         }
     }
 
-    /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l y_l P / p_l modulo P.
+    /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l y_l P / p_l modulo P; and C' / P.
     ///
     /// C' / P = sum_l y_l / p_l less the nearest integer, which double arithmetic finds with certainty because |C'| <= H_N keeps
-    /// 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`.
+    /// 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`. Of residues that a fault has changed
+    /// the y_l may be any bytes: C' is right for them as they are, and the nearest integer may be the other one of a tie.
     #[inline]
-    pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> f64 {
+    pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> (f64, f64) {
         let crt = self.crt;
         let mut sums = [0i64; LIMBS];
         let mut fraction = 0.0;
@@ -52,11 +60,12 @@ impl Reconstruct {
                 *sum += i64::from(y) * weight;
             }
         }
-        let quotient = ((fraction + ROUND) - ROUND) as i32 as i64;
+        let nearest = (fraction + ROUND) - ROUND;
+        let quotient = nearest as i32 as i64;
         for (sum, part) in sums.iter_mut().zip(&crt.product_limbs) {
             *sum -= quotient * part;
         }
-        round_limbs(sums, exponent)
+        (round_limbs(sums, exponent), fraction - nearest)
     }
 }
 

@@ -43,10 +43,12 @@ pub enum Reason {
     SlowUnit,
     /// The engine (CUDA) cannot compute by the plan that the data need.
     FinerPlan,
+    /// The self-check found a value out of range, again and again; what was missing of C has been computed natively.
+    FailedCheck,
 }
 
 impl Reason {
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     pub const ALL: [Self; Self::COUNT] = [
         Self::QuickReturn,
@@ -65,6 +67,7 @@ impl Reason {
         Self::Forked,
         Self::SlowUnit,
         Self::FinerPlan,
+        Self::FailedCheck,
     ];
 
     /// The name in the statistics; never changes.
@@ -86,6 +89,7 @@ impl Reason {
             Self::Forked => "forked",
             Self::SlowUnit => "slow unit",
             Self::FinerPlan => "finer plan",
+            Self::FailedCheck => "failed check",
         }
     }
 }

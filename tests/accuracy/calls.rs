@@ -88,7 +88,7 @@ pub struct Seen {
 }
 
 pub fn check(p: &Problem, settings: &Settings, layout_seed: u64, seen: &mut Seen) {
-    let plan = reference::plan_auto(&p.a, &p.b, p.k, settings.accuracy, settings.moduli);
+    let plan = reference::plan_auto(&p.a, &p.b, p.k, settings.accuracy, (settings.moduli, settings.check));
     let (rows, columns) = (not_finite(&p.a, p.k), not_finite(&p.b, p.k));
     let bad = rows.len() + columns.len();
     seen.calls += 1;
@@ -253,7 +253,7 @@ fn scaled_elements_beyond_the_moduli_meet_zeros_only() {
             let b = vec![0.0, 1.0, 0.0, -1.0, -0.0, 1.0];
             let p = Problem { m: 3, n: 3, k: 2, alpha: 1.0, beta: 0.0, a, b, c: vec![0.0; 9] };
             check(&p, &DEFAULTS, x as u64, &mut Seen::default());
-            if let Ok(plan) = reference::plan_auto(&p.a, &p.b, 2, Accuracy::Fp64, MAX_MODULI) {
+            if let Ok(plan) = reference::plan_auto(&p.a, &p.b, 2, Accuracy::Fp64, (MAX_MODULI, false)) {
                 largest = largest.max(plan.rows[0]);
             }
         }

@@ -303,7 +303,7 @@ fn the_largest_bound_is_found_wherever_it_is() {
     let rows: Vec<f64> = (0..lines).flat_map(row).collect();
     let c = vec![0.0; lines * lines];
     let p = Problem { m: lines, n: lines, k, alpha: 1.0, beta: 0.0, a: rows, b: columns, c };
-    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, 20).ok();
+    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, (20, false)).ok();
     assert!(want.is_some());
     assert_eq!(plan_of(&p, &DEFAULTS), want);
     // The other way round.

@@ -100,7 +100,7 @@ fn plan_line(sum: u64, nonzeros: u64, squares: u64) -> Line {
 
 /// sigma of the mode fast.
 fn fast_sigma(moduli: usize, line: &Line) -> Option<i32> {
-    let plan = plan::fast(moduli, &[*line], &[*line], vec![0], vec![0]).ok()?;
+    let plan = plan::fast(moduli, false, &[*line], &[*line], vec![0], vec![0]).ok()?;
     Some(plan.rows[0] - 7)
 }
 
@@ -120,7 +120,7 @@ fn fast_and_accurate_take_the_largest_exponent_that_fits() {
             assert_eq!(fast_sigma(moduli, &plan_line(64, 1, u)), expected);
             let line = plan_line(64, 1, 1);
             let maxima: (&[u64], &[u64]) = (&[u], &[u]);
-            let plan = plan::accurate(moduli, &[line], &[line], maxima, vec![0], vec![0]);
+            let plan = plan::accurate(moduli, false, &[line], &[line], maxima, vec![0], vec![0]);
             match expected {
                 Some(s) => assert_eq!(plan.unwrap().columns[0], s + 7),
                 None => assert_eq!(plan, Err(NoPlan::Range)),
@@ -276,8 +276,15 @@ fn the_plan_takes_the_least_n_and_the_largest_d() {
                 |&(i, j): &(usize, usize)| Magnitude::new(u(i, j), rows[i].min(450) + columns[j].min(450));
             let largest = pairs.iter().map(of_pair).max().unwrap_or(Magnitude::NONE);
             assert_eq!(needs::largest_of_key(key), largest, "(7)");
-            let got =
-                plan::auto(MAX_MODULI, &a, &b, needs::largest_of_key(key), rows.clone(), columns.clone());
+            let got = plan::auto(
+                MAX_MODULI,
+                false,
+                &a,
+                &b,
+                needs::largest_of_key(key),
+                rows.clone(),
+                columns.clone(),
+            );
             let want = (2..=MAX_MODULI).find(|&n| holds(n, 0));
             let Some(moduli) = want else {
                 assert_eq!(got, Err(NoPlan::NotProvable));
@@ -298,8 +305,15 @@ fn the_plan_takes_the_least_n_and_the_largest_d() {
             }
             // One modulus less is one too few.
             if moduli > 2 {
-                let fewer =
-                    plan::auto(moduli - 1, &a, &b, needs::largest_of_key(key), rows.clone(), columns.clone());
+                let fewer = plan::auto(
+                    moduli - 1,
+                    false,
+                    &a,
+                    &b,
+                    needs::largest_of_key(key),
+                    rows.clone(),
+                    columns.clone(),
+                );
                 assert_eq!(fewer, Err(NoPlan::NotProvable));
             }
             Ok(())
@@ -325,7 +339,7 @@ fn entries_that_do_not_fit_are_marked() {
             let tables = [a, b].map(|line| LineTable::new(&line, accuracy).unwrap());
             let entries = [g];
             let bounds = bounds(&tables, Entries::Long(&entries), 0);
-            let most = Magnitude::limit(crt(moduli).limit);
+            let most = Magnitude::limit(crt(moduli).limit(false));
             let n = a[0].nonzeros.min(b[0].nonzeros);
             let need = |cost: u64, exact_at: i32| {
                 let least = |need: &i32| {
@@ -353,7 +367,7 @@ fn entries_that_do_not_fit_are_marked() {
                 assert_eq!(marked, !fits(u, x, moduli), "misfit");
             }
             // And steps 3 and 4 with needs that are as low as can be.
-            let plan = plan::auto(moduli, &a, &b, Magnitude::new(u, 0), vec![0], vec![0]);
+            let plan = plan::auto(moduli, false, &a, &b, Magnitude::new(u, 0), vec![0], vec![0]);
             assert_eq!(plan.is_ok(), fits(u, 0, moduli), "the largest U that N holds");
             Ok(())
         })
@@ -365,7 +379,7 @@ fn entries_that_do_not_fit_are_marked() {
 fn the_limit_of_every_n_is_compared_exactly() {
     for moduli in 2..=MAX_MODULI {
         let h = limit(moduli);
-        let most = Magnitude::limit(crt(moduli).limit);
+        let most = Magnitude::limit(crt(moduli).limit(false));
         for bits in 1..=64.min(h.bits()) {
             let cut = h.bits() - bits;
             let top = u64::try_from(&h >> cut).unwrap();
@@ -391,7 +405,8 @@ fn the_quotient_is_certain_up_to_the_limit() {
                 let y = |l: usize| {
                     canonical(i64::from(reference::residue(&c, l)) * i64::from(crt(moduli).inverses[l]), l)
                 };
-                assert_eq!(with.product(|l| y(l) as i8, 0), whole(&c).nearest(), "N {moduli} C' {c}");
+                let (nearest, _) = with.product(|l| y(l) as i8, 0);
+                assert_eq!(nearest, whole(&c).nearest(), "N {moduli} C' {c}");
             }
         }
     }
@@ -408,7 +423,7 @@ fn the_reconstruction_rounds_once() {
             let y = |l: usize| {
                 canonical(i64::from(reference::residue(&c, l)) * i64::from(crt(moduli).inverses[l]), l) as i8
             };
-            let got = Reconstruct::new(crt(moduli), 1.0).product(y, by);
+            let (got, _) = Reconstruct::new(crt(moduli), 1.0).product(y, by);
             let exact = shifted(&whole(&c), by);
             if got.is_infinite() {
                 assert!(Dyadic::from(f64::MAX).at_most(&exact));

@@ -18,6 +18,7 @@ pub const DEFAULTS: Settings = Settings {
     moduli: MAX_MODULI,
     worth: MAX_MODULI,
     accuracy: Accuracy::Fp64,
+    check: false,
     threads: 1,
     workspace: None,
 };

@@ -11,14 +11,14 @@ use super::team::Shared;
 use super::view::View;
 use super::views::Views;
 use super::workspace::{empty, vector};
-use crate::engine::Phases;
+use crate::engine::{Phases, Settings};
 use crate::gemm::Rectangle;
 use crate::options::Mode;
 use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::{MAX_MODULI, crt};
 use crate::ozaki::needs::{self, Bounds, Entries, LineTable, MORE_BITS};
 use crate::ozaki::outliers::{BadEntries, WORD};
-use crate::ozaki::plan::{self, GOOD_ENOUGH, Out, Plan, Way};
+use crate::ozaki::plan::{self, Out, Plan, Way};
 use crate::ozaki::wide::Magnitude;
 use crate::route::Reason;
 
@@ -50,14 +50,20 @@ impl Run<'_> {
             return Err(Reason::NonFinite);
         }
         let (rows, columns) = (vector(call.m, 0)?, vector(call.n, 0)?);
-        let moduli = self.settings.moduli;
+        let (moduli, check) = (self.settings.moduli, self.settings.check);
         let fresh = products.fresh;
         let (mut plan, mut products, bound) = match self.settings.mode {
-            Mode::Fast => (plan::fast(moduli, &products.a, &products.b, rows, columns)?, products, None),
+            Mode::Fast => {
+                (plan::fast(moduli, check, &products.a, &products.b, rows, columns)?, products, None)
+            }
             Mode::Accurate => {
                 let (row_maxima, column_maxima) = unsafe { self.maxima(&mut products)? };
                 let maxima = (&row_maxima[..], &column_maxima[..]);
-                (plan::accurate(moduli, &products.a, &products.b, maxima, rows, columns)?, products, None)
+                (
+                    plan::accurate(moduli, check, &products.a, &products.b, maxima, rows, columns)?,
+                    products,
+                    None,
+                )
             }
             Mode::Auto | Mode::Native => {
                 let (plan, products) = unsafe { self.certified(products, &out)? };
@@ -122,7 +128,7 @@ impl Run<'_> {
                 views.worst.get_or_insert(worst);
                 best = fewer(best, plan);
             }
-            if best.as_ref().is_some_and(|plan| plan.moduli <= GOOD_ENOUGH) {
+            if best.as_ref().is_some_and(|plan| plan.moduli <= plan::good_enough(self.settings.check)) {
                 break;
             }
         }
@@ -157,7 +163,8 @@ impl Run<'_> {
         let (row_needs, column_needs) = unsafe { self.needs(products, more_bits)? };
         let (largest, worst) = unsafe { self.largest(products, &row_needs, &column_needs)? };
         let (a, b) = (&products.a, &products.b);
-        let Ok(plan) = plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs) else {
+        let Settings { moduli, check, .. } = *self.settings;
+        let Ok(plan) = plan::auto(moduli, check, a, b, largest, row_needs, column_needs) else {
             return Ok((None, worst));
         };
         // What the plan says of balanced lines counts from their exponents: the kernels see them so.
@@ -307,7 +314,8 @@ impl Run<'_> {
     ) -> Result<Option<Plan>, Reason> {
         let more_bits = way.has_more_bits();
         let (m, n) = (products.a.len(), products.b.len());
-        let limit = Magnitude::limit(crt(self.settings.moduli.min(MAX_MODULI)).limit);
+        let Settings { moduli, check, .. } = *self.settings;
+        let limit = Magnitude::limit(crt(moduli.min(MAX_MODULI)).limit(check));
         for hopeless in [true, false] {
             let (rows, columns) = self.tables(products)?;
             let _charge = self.charge(BadEntries::bytes(m, n))?;

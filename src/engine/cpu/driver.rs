@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
+use super::check::Check;
 use super::kernels::{DEPTH, Kernels, PANEL, Pass, Reconstruction, Side, TILE};
 use super::packing::{read_column, write_column};
 use super::parts::{GROUP, Part};
@@ -105,7 +106,6 @@ impl<'a> Run<'a> {
     ///
     /// A and B can be read.
     unsafe fn residues(&self, planned: &Planned, parts: &[(Part, Packed)]) -> Result<(), Panicked> {
-        let moduli = planned.plan.moduli;
         let groups: usize = parts.iter().map(|(part, _)| part.groups()).sum();
         team::run(self.threads, groups, &|mut group| {
             for (part, packed) in parts {
@@ -113,29 +113,86 @@ impl<'a> Run<'a> {
                     group -= part.groups();
                     continue;
                 }
-                let (scales, exponents) = match part.side {
-                    Side::Rows => (&planned.plan.rows, &planned.exponents.0),
-                    Side::Columns => (&planned.plan.columns, &planned.exponents.1),
-                };
-                let panels = part.panels(group);
-                let mut of_panels = [([0; PANEL], 0); GROUP];
-                for ((s, bits), p) in of_panels.iter_mut().zip(panels.clone()) {
-                    let lines = part.lines_of(p);
-                    for (s, l) in s.iter_mut().zip(lines.clone()) {
-                        *s = part.view.shift(l, scales[l]);
-                    }
-                    *bits = s.iter().zip(&exponents[lines]).map(|(s, e)| s + e).max().unwrap_or(0);
-                }
                 // SAFETY: by the contract of this function; no other task has these panels.
-                unsafe {
-                    self.for_each_chunk(part, panels.clone(), |p, chunk, at| {
-                        let (s, bits) = &of_panels[p - panels.start];
-                        (self.kernels.residues)(part.side, chunk, s, *bits, moduli, packed.place(0, p, at));
-                    });
-                }
+                unsafe { self.pack(planned, part, packed, group) };
                 return;
             }
         })
+    }
+
+    /// The residues of a group of panels.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read, and nobody else uses the panels.
+    pub unsafe fn pack(&self, planned: &Planned, part: &Part, packed: &Packed, group: usize) {
+        let moduli = planned.plan.moduli;
+        let (scales, exponents) = match part.side {
+            Side::Rows => (&planned.plan.rows, &planned.exponents.0),
+            Side::Columns => (&planned.plan.columns, &planned.exponents.1),
+        };
+        let panels = part.panels(group);
+        let mut of_panels = [([0; PANEL], 0); GROUP];
+        for ((s, bits), p) in of_panels.iter_mut().zip(panels.clone()) {
+            let lines = part.lines_of(p);
+            for (s, l) in s.iter_mut().zip(lines.clone()) {
+                *s = part.view.shift(l, scales[l]);
+            }
+            *bits = s.iter().zip(&exponents[lines]).map(|(s, e)| s + e).max().unwrap_or(0);
+        }
+        // SAFETY: by the contract of this function.
+        unsafe {
+            self.for_each_chunk(part, panels.clone(), |p, chunk, at| {
+                let (s, bits) = &of_panels[p - panels.start];
+                (self.kernels.residues)(part.side, chunk, s, *bits, moduli, packed.place(0, p, at));
+            });
+        }
+    }
+
+    /// The residues of the products of a block of tiles, whose first panels are p and q: modulus by modulus, so that the rows of one
+    /// modulus stay in the cache.
+    ///
+    /// # Safety
+    ///
+    /// The panels are packed, and nobody else uses the residues.
+    pub unsafe fn multiply(
+        &self,
+        moduli: usize,
+        (a, b): (Packed, Packed),
+        (p, q): (usize, usize),
+        (down, across): (usize, usize),
+        residues: *mut i8,
+        add: bool,
+    ) {
+        let kernels = self.kernels;
+        let crt = crt(moduli);
+        let depth = (kernels.blocking)(a.length).depth;
+        for first in (0..a.length).step_by(depth) {
+            let count = depth.min(a.length - first);
+            let offset = |side| (kernels.element_at)(side, a.length, 0, first) * kernels.element;
+            for l in 0..moduli {
+                let rows = |l: usize| a.panel(l, p).wrapping_add(offset(Side::Rows)).cast_const();
+                let columns = |l: usize| b.panel(l, q).wrapping_add(offset(Side::Columns)).cast_const();
+                let pass = Pass {
+                    rows: rows(l),
+                    columns: columns(l),
+                    panel: a.panel,
+                    length: a.length,
+                    count,
+                    down,
+                    across,
+                    modulus: l,
+                    factor: crt.inverses[l],
+                    residues: residues.wrapping_add(l * TILE),
+                    tile: moduli * TILE,
+                    add: add || first > 0,
+                    next_rows: rows(l + 1),
+                    next_columns: columns(l + 1),
+                };
+                // SAFETY: by the contract of this function.
+                unsafe { (kernels.pass)(&pass) };
+            }
+        }
     }
 
     /// The emulated product, block by block. Nothing can fail for want of memory after the first write to C.
@@ -156,11 +213,22 @@ impl<'a> Run<'a> {
         let all = rectangles(call.m, call.n, (blocks.rows, blocks.columns));
         let mut b_holds = None;
         let mut phases = planned.phases;
+        let check = self.settings.check.then(Check::default);
+        let report = |phases, fresh| Report {
+            moduli,
+            way,
+            bound,
+            out: planned.plan.out.clone(),
+            phases,
+            fresh,
+            checked: check.as_ref().map(Check::outcome),
+        };
         for (number, at) in all.clone().enumerate() {
             let block = Block {
                 run: self,
                 planned: &planned,
                 reconstruct: &reconstruct,
+                check: check.as_ref(),
                 at,
                 blocks: &blocks,
                 room: &room,
@@ -169,18 +237,22 @@ impl<'a> Run<'a> {
             // SAFETY: by the contract of this function.
             let computed =
                 catch_unwind(AssertUnwindSafe(|| unsafe { block.compute(&mut b_holds, &mut phases) }));
-            if !matches!(computed, Ok(Ok(()))) {
+            let reason = match computed {
+                Ok(Ok(())) if check.as_ref().is_none_or(|check| !check.is_hopeless()) => None,
+                Ok(Ok(())) => Some(Reason::FailedCheck),
+                _ => Some(Reason::EngineFault),
+            };
+            if let Some(reason) = reason {
                 // What is missing: the tiles of this block that are not written, and all later blocks.
                 let missing = block.missing().chain(all.skip(number + 1));
                 let out = &planned.plan.out;
                 let rest = missing.flat_map(|part| part.without(&out.rows, &out.columns)).collect();
-                let report = Report { moduli, way, bound, out: planned.plan.out, phases, fresh: true };
-                return Outcome::Partial(report, Reason::EngineFault, rest);
+                return Outcome::Partial(report(phases, true), reason, rest);
             }
         }
         let fresh = planned.fresh || room.arena.fresh;
         room.arena.keep();
-        Outcome::Done(Report { moduli, way, bound, out: planned.plan.out, phases, fresh })
+        Outcome::Done(report(phases, fresh))
     }
 
     fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {
@@ -247,10 +319,11 @@ struct Room {
 }
 
 /// One block of C on its way through residues, product, reduce and reconstruct.
-struct Block<'a> {
-    run: &'a Run<'a>,
-    planned: &'a Planned,
+pub struct Block<'a> {
+    pub run: &'a Run<'a>,
+    pub planned: &'a Planned,
     reconstruct: &'a Reconstruct,
+    pub check: Option<&'a Check>,
     at: Rectangle,
     blocks: &'a Blocks,
     room: &'a Room,
@@ -334,24 +407,35 @@ impl Block<'_> {
                 let at = tasks.rectangle(task);
                 let residues = self.room.residues.set(if self.room.by_task { task } else { seat });
                 // SAFETY: by the contract of this function; the set of residues and the tiles of C belong to this task.
+                let (p, q) = ((at.i - self.at.i) / PANEL, (at.j - self.at.j) / PANEL);
+                let size = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
                 unsafe {
-                    self.multiply(&at, (a, b), residues, add);
+                    self.run.multiply(self.planned.plan.moduli, (a, b), (p, q), size, residues, add);
                     if last {
-                        self.reconstruct(task, at, residues);
+                        let written = self.written(task, &at);
+                        self.reconstruct(self.run.kernels, at, residues, written);
+                        if let Some(check) = self.check {
+                            self.repair(check, at, residues, written);
+                        }
                     }
                 }
             }
         })
     }
 
-    /// C of a task from its residues.
+    /// C of some tiles from their residues.
     ///
     /// # Safety
     ///
-    /// As for [`crate::engine::Engine::gemm`]; the residues are there.
-    unsafe fn reconstruct(&self, task: usize, at: Rectangle, residues: *const i8) {
+    /// As for [`crate::engine::Engine::gemm`]; the residues are there, as these kernels have made them.
+    pub unsafe fn reconstruct(
+        &self,
+        kernels: &Kernels,
+        at: Rectangle,
+        residues: *const i8,
+        written: &[AtomicBool],
+    ) {
         let (plan, call) = (&self.planned.plan, self.run.call);
-        let written = self.written(task, &at);
         let whole = Reconstruction {
             with: self.reconstruct,
             residues,
@@ -362,10 +446,11 @@ impl Block<'_> {
             rows: &plan.rows[at.i..][..at.rows],
             columns: &plan.columns[at.j..][..at.columns],
             written,
+            check: self.check.map(|check| &check.peak),
         };
         if plan.out.count() == 0 {
             // SAFETY: by the contract of this function, here and below.
-            unsafe { (self.run.kernels.reconstruct)(&whole) };
+            unsafe { (kernels.reconstruct)(&whole) };
             return;
         }
         // Lines that the native BLAS computes are not touched: tiles that have some are made beside C.
@@ -379,7 +464,7 @@ impl Block<'_> {
             if rows_out == 0 && columns_out == 0 {
                 let written = &written[number..=number];
                 let tile = Reconstruction { residues, at: tile, rows, columns, written, ..whole };
-                unsafe { (self.run.kernels.reconstruct)(&tile) };
+                unsafe { (kernels.reconstruct)(&tile) };
                 continue;
             }
             let mut beside = [0.0; TILE];
@@ -396,53 +481,16 @@ impl Block<'_> {
             let own = Rectangle { i: 0, j: 0, ..tile };
             let unseen = [AtomicBool::new(false)];
             let part = Reconstruction { residues, at: own, c: &c, rows, columns, written: &unseen, ..whole };
-            unsafe { (self.run.kernels.reconstruct)(&part) };
+            unsafe { (kernels.reconstruct)(&part) };
+            if !unseen[0].load(Ordering::Relaxed) {
+                continue;
+            }
             for j in (0..tile.columns).filter(|&j| stays(columns_out, j)) {
                 for i in (0..tile.rows).filter(|&i| stays(rows_out, i)) {
                     unsafe { write_column(&call.c, tile.i + i, tile.j + j, &beside[j * PANEL + i..][..1]) };
                 }
             }
             written[number].store(true, Ordering::Release);
-        }
-    }
-
-    /// The residues of the products of a task: modulus by modulus, so that the rows of one modulus stay in the cache.
-    ///
-    /// # Safety
-    ///
-    /// The panels are packed, and the residues belong to this task.
-    unsafe fn multiply(&self, at: &Rectangle, (a, b): (Packed, Packed), residues: *mut i8, add: bool) {
-        let kernels = self.run.kernels;
-        let moduli = self.planned.plan.moduli;
-        let crt = crt(moduli);
-        let (p, q) = ((at.i - self.at.i) / PANEL, (at.j - self.at.j) / PANEL);
-        let (down, across) = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
-        let depth = (kernels.blocking)(a.length).depth;
-        for first in (0..a.length).step_by(depth) {
-            let count = depth.min(a.length - first);
-            let offset = |side| (kernels.element_at)(side, a.length, 0, first) * kernels.element;
-            for l in 0..moduli {
-                let rows = |l: usize| a.panel(l, p).wrapping_add(offset(Side::Rows)).cast_const();
-                let columns = |l: usize| b.panel(l, q).wrapping_add(offset(Side::Columns)).cast_const();
-                let pass = Pass {
-                    rows: rows(l),
-                    columns: columns(l),
-                    panel: a.panel,
-                    length: a.length,
-                    count,
-                    down,
-                    across,
-                    modulus: l,
-                    factor: crt.inverses[l],
-                    residues: residues.wrapping_add(l * TILE),
-                    tile: moduli * TILE,
-                    add: add || first > 0,
-                    next_rows: rows(l + 1),
-                    next_columns: columns(l + 1),
-                };
-                // SAFETY: by the contract of this function.
-                unsafe { (kernels.pass)(&pass) };
-            }
         }
     }
 }

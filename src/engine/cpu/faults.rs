@@ -14,7 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SIZE: usize = 100;
 
 fn settings(mode: Mode, threads: usize) -> Settings {
-    Settings { mode, moduli: 15, worth: MAX_MODULI, accuracy: Accuracy::Fp64, threads, workspace: None }
+    Settings {
+        mode,
+        moduli: 15,
+        worth: MAX_MODULI,
+        accuracy: Accuracy::Fp64,
+        check: false,
+        threads,
+        workspace: None,
+    }
 }
 
 /// Lines of the operands that the native BLAS is to compute.

@@ -7,6 +7,7 @@ use crate::route::Reason;
 
 mod blocks;
 mod certify;
+mod check;
 mod driver;
 #[cfg(test)]
 mod faults;

@@ -23,7 +23,7 @@ use crate::engine::{Engine, Outcome, Phases, Report, Settings};
 use crate::gemm::{Gemm, Rectangle};
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Devices};
-use crate::ozaki::plan::{GOOD_ENOUGH, Out};
+use crate::ozaki::plan::{Out, good_enough};
 use crate::route::Reason;
 use compute::{Progress, reason_of};
 use device::Device;
@@ -351,7 +351,9 @@ impl Attempt {
         let mut run = Run::new(device, call, settings, limit, on_device)?;
         // SAFETY: by the contract of this function, here and below.
         let (plan, bound) = match unsafe { run.plan() } {
-            Ok((plan, bound)) if bound.is_none() || plan.moduli <= GOOD_ENOUGH => (plan, bound),
+            Ok((plan, bound)) if bound.is_none() || plan.moduli <= good_enough(settings.check) => {
+                (plan, bound)
+            }
             Ok(_) | Err(Stop::Declined(Reason::NotProvable)) => unsafe { run.finer_plan(places)? },
             Err(stop) => return Err(stop),
         };
@@ -359,7 +361,8 @@ impl Attempt {
         if bound.is_some() && moduli > settings.worth {
             return Err(Stop::Declined(Reason::NoGain));
         }
-        let report = Report { moduli, way, bound, out, phases: Phases::default(), fresh: false };
+        let report =
+            Report { moduli, way, bound, out, phases: Phases::default(), fresh: false, checked: None };
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };

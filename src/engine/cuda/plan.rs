@@ -39,9 +39,9 @@ impl Run<'_> {
         let [a, b] = unsafe { self.statistics(&blocks)? };
         self.phase("scan")?;
         let (rows, columns) = (vector(m, 0i32)?, vector(n, 0i32)?);
-        let moduli = self.settings.moduli;
+        let (moduli, check) = (self.settings.moduli, self.settings.check);
         let plan = match self.settings.mode {
-            Mode::Fast => Ok((plan::fast(moduli, &a, &b, rows, columns)?, None)),
+            Mode::Fast => Ok((plan::fast(moduli, check, &a, &b, rows, columns)?, None)),
             Mode::Accurate => {
                 for at in rectangles(m, n, &blocks) {
                     let bounds = unsafe { self.bound_product(at, &blocks)? };
@@ -51,7 +51,7 @@ impl Run<'_> {
                 self.read(self.a.statistics.maxima, &mut row_maxima)?;
                 self.read(self.b.statistics.maxima, &mut column_maxima)?;
                 let maxima = (row_maxima.as_slice(), column_maxima.as_slice());
-                Ok((plan::accurate(moduli, &a, &b, maxima, rows, columns)?, None))
+                Ok((plan::accurate(moduli, check, &a, &b, maxima, rows, columns)?, None))
             }
             Mode::Auto | Mode::Native => unsafe { self.certified(&blocks, &a, &b, rows, columns) },
         };
@@ -193,7 +193,8 @@ impl Run<'_> {
         }
         let most = |lines: &[Line]| lines.iter().map(|line| line.nonzeros).max().unwrap_or(0);
         let promise = self.settings.accuracy.promise(most(a).min(most(b)));
-        Ok((plan::auto(self.settings.moduli, a, b, largest, row_needs, column_needs)?, Some(promise)))
+        let (moduli, check) = (self.settings.moduli, self.settings.check);
+        Ok((plan::auto(moduli, check, a, b, largest, row_needs, column_needs)?, Some(promise)))
     }
 
     /// The bounds of the only rectangle, which are still in their region.

@@ -9,7 +9,7 @@ use num_bigint::{BigInt, Sign};
 use super::bound::Line;
 use super::moduli::MODULI;
 use super::plan::Plan;
-pub use plan::{plan_accurate, plan_auto, plan_fast};
+pub use plan::{limit, plan_accurate, plan_auto, plan_fast};
 
 /// A number m 2^e, exact.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@ use crate::ozaki::bound::Line;
 use crate::ozaki::moduli::MODULI;
 use crate::ozaki::plan::{Accuracy, Balanced, NoPlan, Out, Plan, Way};
 
-/// H_N of NUMERICS section 1.
-fn limit(moduli: usize) -> BigInt {
+/// H_N of NUMERICS section 1; with `check` the one of section 5.
+pub fn limit(moduli: usize, check: bool) -> BigInt {
     let product: BigInt = MODULI[..moduli].iter().map(|&p| BigInt::from(p)).product();
-    (&product - 1) / 2 - (product >> 32)
+    if check { (&product / 256 - 1) / 2 - (product >> 20) } else { (&product - 1) / 2 - (product >> 32) }
 }
 
 /// u 2^x <= h, exactly.
@@ -118,8 +118,8 @@ impl Statistics {
         Plan::plain(moduli, shift(&self.a, sigma), shift(&self.b, tau))
     }
 
-    fn fixed(&self, moduli: usize, row: &[u64], column: &[u64]) -> Result<Plan, NoPlan> {
-        let h = limit(moduli);
+    fn fixed(&self, moduli: usize, check: bool, row: &[u64], column: &[u64]) -> Result<Plan, NoPlan> {
+        let h = limit(moduli, check);
         let sigmas = |sums: &[u64]| -> Vec<i32> {
             sums.iter().map(|&sum| if sum == 0 { 0 } else { largest_quarter_power(sum, &h) }).collect()
         };
@@ -162,10 +162,10 @@ impl Statistics {
     }
 
     /// Steps 1 to 4.
-    fn certified(&self, accuracy: Accuracy, most: usize, more_bits: bool) -> Option<Plan> {
+    fn certified(&self, accuracy: Accuracy, (most, check): (usize, bool), more_bits: bool) -> Option<Plan> {
         let (row, column) = self.needs(accuracy, more_bits);
         let holds = |moduli: usize, extra: i32| {
-            let h = limit(moduli);
+            let h = limit(moduli, check);
             self.pairs().all(|(i, j)| fits(self.upper(i, j), row[i] + column[j] + 2 * extra, &h))
         };
         let moduli = (2..=most).find(|&n| holds(n, 0))?;
@@ -211,11 +211,11 @@ impl Statistics {
     fn without_the_worst(
         mut self,
         accuracy: Accuracy,
-        most: usize,
+        (most, check): (usize, bool),
         more_bits: bool,
         mut out: Out,
     ) -> Option<Plan> {
-        let h = limit(most);
+        let h = limit(most, check);
         let own = |s: &Self, i, j| {
             let (row, column) = s.own_needs(i, j, accuracy, more_bits);
             row + column
@@ -227,7 +227,7 @@ impl Statistics {
             if !self.take_out(bad, &mut out) {
                 return None;
             }
-            if let Some(mut plan) = self.certified(accuracy, most, more_bits) {
+            if let Some(mut plan) = self.certified(accuracy, (most, check), more_bits) {
                 out.rows.sort_unstable();
                 out.columns.sort_unstable();
                 plan.out = out;
@@ -239,21 +239,21 @@ impl Statistics {
 }
 
 /// Mode fast (NUMERICS section 3); layout of the operands as in [`super::integer_product`].
-pub fn plan_fast(a: &[f64], b: &[f64], k: usize, moduli: usize) -> Result<Plan, NoPlan> {
+pub fn plan_fast(a: &[f64], b: &[f64], k: usize, moduli: usize, check: bool) -> Result<Plan, NoPlan> {
     let (s, out) = Statistics::of_values(a, b, k)?;
     let squares = |lines: &[Line]| -> Vec<u64> { lines.iter().map(|line| line.squares).collect() };
-    Ok(Plan { out, ..s.fixed(moduli, &squares(&s.a), &squares(&s.b))? })
+    Ok(Plan { out, ..s.fixed(moduli, check, &squares(&s.a), &squares(&s.b))? })
 }
 
 /// Mode accurate.
-pub fn plan_accurate(a: &[f64], b: &[f64], k: usize, moduli: usize) -> Result<Plan, NoPlan> {
+pub fn plan_accurate(a: &[f64], b: &[f64], k: usize, moduli: usize, check: bool) -> Result<Plan, NoPlan> {
     let (s, out) = Statistics::of_values(a, b, k)?;
     let (mut row, mut column) = (vec![0; s.a.len()], vec![0; s.b.len()]);
     for (i, j) in s.pairs() {
         row[i] = s.upper(i, j).max(row[i]);
         column[j] = s.upper(i, j).max(column[j]);
     }
-    Ok(Plan { out, ..s.fixed(moduli, &row, &column)? })
+    Ok(Plan { out, ..s.fixed(moduli, check, &row, &column)? })
 }
 
 /// d_h of step 5c, by the largest exponents or by their averages; both operands by lines.
@@ -281,8 +281,14 @@ fn balance(a: &[Vec<Dyadic>], b: &[Vec<Dyadic>], k: usize, by: Balanced) -> Vec<
     (0..k).map(shift).collect()
 }
 
-/// Mode auto: all steps.
-pub fn plan_auto(a: &[f64], b: &[f64], k: usize, accuracy: Accuracy, most: usize) -> Result<Plan, NoPlan> {
+/// Mode auto: all steps, with the most moduli that are allowed, and whether the self-check needs room.
+pub fn plan_auto(
+    a: &[f64],
+    b: &[f64],
+    k: usize,
+    accuracy: Accuracy,
+    most: (usize, bool),
+) -> Result<Plan, NoPlan> {
     let (plain, out) = Statistics::of_values(a, b, k)?;
     let ((a, _), (b, _)) = (lines(a, k), lines(b, k));
     let times = |lines: &[Vec<Dyadic>], d: &[i32], sign: i32| -> Vec<Vec<Dyadic>> {
@@ -306,7 +312,7 @@ pub fn plan_auto(a: &[f64], b: &[f64], k: usize, accuracy: Accuracy, most: usize
         {
             best = Some(Plan { inner, way, out: out.clone(), ..plan });
         }
-        if best.as_ref().is_some_and(|best| best.moduli <= 16) {
+        if best.as_ref().is_some_and(|best| best.moduli <= if most.1 { 17 } else { 16 }) {
             break;
         }
     }

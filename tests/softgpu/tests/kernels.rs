@@ -990,7 +990,7 @@ fn reduction() {
 
 /// C' = H_N.
 fn limit(n: usize) -> BigInt {
-    moduli::crt(n).limit.words().iter().rev().fold(BigInt::ZERO, |sum, &word| (sum << 64) + word)
+    moduli::crt(n).limit(false).words().iter().rev().fold(BigInt::ZERO, |sum, &word| (sum << 64) + word)
 }
 
 /// The table of constants that the host makes for the kernel.

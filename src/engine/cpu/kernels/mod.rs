@@ -4,9 +4,10 @@
 //! Lines (rows of op(A), columns of op(B)) come in as [`Chunk`]s and are packed to panels; how elements lie in a panel and
 //! residues in a tile is the business of the kernels alone ([`Kernels::element_at`], [`Kernels::residue_at`] tell it).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::gemm::{Lines, MatMut, Rectangle};
+use crate::ozaki::moduli::LEGAL;
 use crate::ozaki::needs::Bounds;
 use crate::ozaki::reconstruct::Reconstruct;
 use crate::ozaki::scan::Scan;
@@ -177,6 +178,28 @@ pub struct Reconstruction<'a> {
     pub columns: &'a [i32],
     /// Told of every tile that is complete.
     pub written: &'a [AtomicBool],
+    /// With the self-check: a tile that has a value out of range is not written.
+    pub check: Option<&'a Peak>,
+}
+
+/// The largest |C'| / P of the tiles that the self-check has let pass.
+#[derive(Default)]
+pub struct Peak(AtomicU64);
+
+impl Peak {
+    /// Whether a tile may be written whose largest |C'| / P this is.
+    pub fn admits(&self, of_tile: f64) -> bool {
+        let legal = of_tile <= LEGAL;
+        if legal {
+            // The bits of doubles from 0 on are in the order of the doubles.
+            self.0.fetch_max(of_tile.to_bits(), Ordering::Relaxed);
+        }
+        legal
+    }
+
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Reconstruction<'_> {
@@ -258,7 +281,7 @@ pub struct Kernels {
     pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, next: Stream, tile: &mut Tile),
     /// Step *product* and the reduction of its sums to residues.
     pub pass: unsafe fn(pass: &Pass),
-    /// Nothing can fail between the first and the last write of a tile.
+    /// Nothing can fail between the first and the last write of a tile. With a check all of a tile is looked at before the first.
     pub reconstruct: unsafe fn(block: &Reconstruction),
     /// [`change::change`] and [`change::add_inner`], compiled for this CPU.
     pub change: unsafe fn(buffer: &mut Buffer, change: &Change),

@@ -201,11 +201,10 @@ unsafe fn reconstruct(block: &Reconstruction) {
     for tile in 0..block.tiles() {
         // SAFETY: by the contract of the table.
         unsafe { reconstruct_tile(block, tile, |i, j| j * PANEL + i) };
-        block.complete(tile);
     }
 }
 
-/// A tile, entry by entry.
+/// A tile, entry by entry, and that it is complete.
 ///
 /// # Safety
 ///
@@ -215,7 +214,7 @@ pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(
     // SAFETY: the residues of the tile are there.
     let residues = unsafe { std::slice::from_raw_parts(of.tile_residues(tile), of.moduli * TILE) };
     let add = of.beta != 0.0;
-    let mut out = [0.0; TILE];
+    let (mut out, mut peak) = ([0.0; TILE], 0.0);
     for j in 0..at.columns {
         let column = &mut out[j * PANEL..][..at.rows];
         if add {
@@ -226,13 +225,17 @@ pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(
             let place = residue_at(i, j);
             let scale = of.rows[at.i + i] + of.columns[at.j + j];
             let addend = add.then_some(of.beta * *c);
-            *c = of.with.entry(|l| residues[l * TILE + place], scale, addend);
+            *c = of.with.entry(|l| residues[l * TILE + place], scale, addend, &mut peak);
         }
+    }
+    if of.check.is_some_and(|check| !check.admits(peak)) {
+        return;
     }
     for j in 0..at.columns {
         // SAFETY: by the contract of this function.
         unsafe { write_column(of.c, of.at.i + at.i, of.at.j + at.j + j, &out[j * PANEL..][..at.rows]) };
     }
+    of.complete(tile);
 }
 
 unsafe fn change(buffer: &mut Buffer, change: &Change) {

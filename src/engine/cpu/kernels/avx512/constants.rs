@@ -113,6 +113,8 @@ pub struct Crt {
     /// 2^(width i) / P for the three highest limbs, highest first; the error of the quotient that they give is far below the
     /// distance of 2^-32 that C' / P keeps from a tie.
     pub quotient: [f64; 3],
+    /// 1 / P.
+    pub quotient_of_one: f64,
     /// What a half in each of the next two limbs adds to the quotient.
     pub quotient_of_halves: f64,
 }
@@ -160,6 +162,7 @@ const fn try_crt(n: usize, limbs: usize, width: u32) -> Option<Crt> {
         product: cut(product, width, limbs),
         half: 1 << (width - 1),
         quotient: [0.0; 3],
+        quotient_of_one: 1.0 / as_double(product),
         quotient_of_halves: 0.0,
     };
     let mut t = 0;

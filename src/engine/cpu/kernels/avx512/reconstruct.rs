@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::portable::reconstruct_tile;
-use super::super::{PANEL, Reconstruction, TILE};
+use super::super::{PANEL, Peak, Reconstruction, TILE};
 use super::constants::{Crt, MOST_LIMBS, crt};
 use super::reduce::residue_at;
 use crate::gemm::Rectangle;
@@ -39,17 +39,32 @@ unsafe fn tiles<const L: usize>(block: &Reconstruction, crt: &Crt) {
         let tile = Tile { block, crt, number, at: block.place(number) };
         // SAFETY: passed on from the caller.
         unsafe {
-            if tile.is_ordinary() {
-                for pair in 0..tile.at.columns.div_ceil(2) {
-                    tile.columns::<L>(pair);
-                }
-            } else {
+            if !tile.is_ordinary() {
                 reconstruct_tile(block, number, residue_at);
+                continue;
+            }
+            match block.check {
+                None => tile.for_each_quarter::<L>(|i, j, values| tile.write(values, i, j)),
+                Some(peak) if !tile.write_if_legal::<L>(peak) => continue,
+                Some(_) => {}
             }
         }
         block.complete(number);
     }
 }
+
+/// 16 entries of a column.
+#[derive(Clone, Copy)]
+struct Values {
+    /// RN(C') in the order of the rows.
+    c: [__m512d; 2],
+    /// A sign in any of its 32-bit numbers: a residue out of its range made the sums of an entry wrong.
+    signs: __m512i,
+}
+
+/// RN(C') of a tile.
+#[repr(C, align(64))]
+struct Beside([f64; TILE]);
 
 /// A tile of the block in work.
 struct Tile<'a> {
@@ -71,25 +86,54 @@ impl Tile<'_> {
         block.with.nu - rows.1 - columns.1 >= -1020 && block.with.nu - rows.0 - columns.0 <= 860
     }
 
-    /// Two columns.
+    /// Calls f(i, j, entries i.. of column j) for the whole tile.
     ///
     /// # Safety
     ///
     /// As for the table of kernels, here and below.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    unsafe fn columns<const L: usize>(&self, pair: usize) {
-        // SAFETY: passed on from the caller.
-        unsafe {
-            let residues = self.unpack(pair);
+    unsafe fn for_each_quarter<const L: usize>(&self, mut f: impl FnMut(usize, usize, Values)) {
+        for pair in 0..self.at.columns.div_ceil(2) {
+            // SAFETY: passed on from the caller.
+            let residues = unsafe { self.unpack(pair) };
             self.prefetch(pair + 2);
             for (quarter, residues) in residues.iter().enumerate() {
                 let (i, j) = (16 * (quarter % 2), 2 * pair + quarter / 2);
                 if i < self.at.rows && j < self.at.columns {
-                    self.entries::<L>(residues, i, j);
+                    f(i, j, self.values::<L>(residues));
                 }
             }
         }
+    }
+
+    /// Writes the tile if the self-check lets it pass.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    unsafe fn write_if_legal<const L: usize>(&self, peak: &Peak) -> bool {
+        let mut beside = Beside([0.0; TILE]);
+        let (mut most, mut signs) = (_mm512_setzero_pd(), _mm512_setzero_si512());
+        // SAFETY: passed on from the caller; the tile beside C is aligned.
+        unsafe {
+            self.for_each_quarter::<L>(|i, j, values| {
+                for (half, c) in values.c.into_iter().enumerate() {
+                    most = _mm512_max_pd(most, _mm512_abs_pd(c));
+                    _mm512_store_pd(beside.0.as_mut_ptr().add(j * PANEL + i + 8 * half), c);
+                }
+                signs = _mm512_or_si512(signs, values.signs);
+            });
+            let outside = _mm512_movepi32_mask(signs) != 0;
+            if outside || !peak.admits(_mm512_reduce_max_pd(most) * self.crt.quotient_of_one) {
+                return false;
+            }
+            for j in 0..self.at.columns {
+                for i in (0..self.at.rows).step_by(16) {
+                    let load = |half: usize| _mm512_load_pd(beside.0.as_ptr().add(j * PANEL + i + 8 * half));
+                    self.write(Values { c: [load(0), load(1)], signs }, i, j);
+                }
+            }
+        }
+        true
     }
 
     /// Brings the residues of two columns nearer, and their entries of C; of the next tile after the last pair.
@@ -142,11 +186,12 @@ impl Tile<'_> {
     }
 
     /// The CRT sums of 16 entries: eight in a register for each limb, in the order of the unpacking. All but the highest start
-    /// with half of a limb, which the carry takes out again.
+    /// with half of a limb, which the carry takes out again. And see [`Values::signs`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    fn sums<const L: usize>(&self, residues: &[__m512i; QUADS]) -> [[__m512i; L]; 2] {
+    fn sums<const L: usize>(&self, residues: &[__m512i; QUADS]) -> ([[__m512i; L]; 2], __m512i) {
         let zero = _mm512_setzero_si512();
+        let mut signs = zero;
         let mut sums = [[_mm512_set1_epi64(self.crt.half); L]; 2];
         sums.iter_mut().for_each(|sums| sums[L - 1] = zero);
         for (t, pair) in self.crt.pair[..self.crt.pairs].iter().enumerate() {
@@ -156,6 +201,7 @@ impl Tile<'_> {
             if t == 0 {
                 z = _mm512_dpbusd_epi32(z, _mm512_set1_epi32(pair.extra), residues);
             }
+            signs = _mm512_or_si512(signs, z);
             let z = [_mm512_unpacklo_epi32(z, zero), _mm512_unpackhi_epi32(z, zero)];
             for i in 0..L {
                 let limb = _mm512_set1_epi64(pair.limbs[i]);
@@ -163,7 +209,7 @@ impl Tile<'_> {
                 sums[1][i] = _mm512_madd52lo_epu64(sums[1][i], z[1], limb);
             }
         }
-        sums
+        (sums, signs)
     }
 
     /// C' from its sums, correctly rounded.
@@ -212,20 +258,27 @@ impl Tile<'_> {
         _mm512_add_pd(high, rest)
     }
 
-    /// Entries i.. of column j of the tile, 16 or what is left of the rows.
+    /// C' of 16 entries.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
-    unsafe fn entries<const L: usize>(&self, residues: &[__m512i; QUADS], i: usize, j: usize) {
-        let (block, at) = (self.block, &self.at);
-        let [a, b] = self.sums::<L>(residues);
+    fn values<const L: usize>(&self, residues: &[__m512i; QUADS]) -> Values {
+        let ([a, b], signs) = self.sums::<L>(residues);
         let (a, b) = (self.rounded(a), self.rounded(b));
         // Back to the order of the rows.
         let low = _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), b);
         let high = _mm512_permutex2var_pd(a, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), b);
+        Values { c: [low, high], signs }
+    }
+
+    /// Scales and writes entries i.. of column j of the tile, 16 or what is left of the rows.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512ifma")]
+    unsafe fn write(&self, values: Values, i: usize, j: usize) {
+        let (block, at) = (self.block, &self.at);
         let column = block.with.nu - block.columns[at.j + j];
         let to = block.at.i + at.i + (block.at.j + at.j + j) * block.c.ld;
         let to = block.c.pointer().wrapping_add(to);
-        for (half, value) in [low, high].into_iter().enumerate() {
+        for (half, value) in values.c.into_iter().enumerate() {
             let first = i + 8 * half;
             let mask = (0xFFu32 >> 8usize.saturating_sub(at.rows.saturating_sub(first))) as u8;
             // SAFETY: only entries inside of C and exponents of its rows, by the mask; no address needs alignment.
