@@ -57,9 +57,10 @@ __device__ inline double round_to_double(bool negative, unsigned long long leadi
     return __longlong_as_double((long long)(sign | bits));
 }
 
-// RN(C' 2^exponent) for P below 2^(32 LIMBS - 1).
+// RN(C' 2^exponent) for P below 2^(32 LIMBS - 1), and C' / P, exact to 2^-36.
 template <int LIMBS>
-__device__ inline double product(const signed char* residues, long long plane, int moduli, const Constants& constants, int exponent) {
+__device__ inline double product(const signed char* residues, long long plane, int moduli, const Constants& constants, int exponent,
+                                 double& fraction) {
     long long sums[LIMBS] = {};
 #pragma unroll 4
     for (int l = 0; l < moduli; l++) {
@@ -72,6 +73,7 @@ __device__ inline double product(const signed char* residues, long long plane, i
 #pragma unroll
     for (int j = LIMBS > 3 ? LIMBS - 3 : 0; j < LIMBS; j++) ratio = __fma_rn((double)sums[j], constants.reciprocals[j], ratio);
     const int quotient = __double2int_rn(ratio);
+    fraction = ratio - quotient;
     unsigned words[LIMBS];
     long long carry = 0;
 #pragma unroll
@@ -111,18 +113,37 @@ __device__ inline double product(const signed char* residues, long long plane, i
     return round_to_double(negative, leading, sticky, exponent + 32 * (top - 1) - shift);
 }
 
+// |C'| / P above this is a fault where the self-check keeps room (src/ozaki/moduli.rs).
+constexpr double LEGAL = 1.0 / 512.0;
+
+// What the self-check leaves for the host: the bits of the largest |C'| / P, the number of entries out of range, and of the first of
+// them its place, j * rows + i, above the 24 bits of C' / P in units of 2^-24.
+struct Check {
+    unsigned long long peak, flagged, first;
+};
+
+__device__ inline void flag(Check* check, unsigned long long place, double fraction) {
+    atomicAdd(&check->flagged, 1ull);
+    const unsigned long long bits = (unsigned)__double2int_rn(fraction * (1 << 24)) & 0xFFFFFF;
+    atomicMin(&check->first, place << 24 | bits);
+}
+
 template <int LIMBS>
 __device__ inline void entries(const signed char* residues, long long plane, int ld, int rows, int columns, const int* row_scales,
                                const int* column_scales, int moduli, const Constants& constants, double mu, int nu, double beta,
-                               bool read_c, double* c, long long ldc) {
+                               bool read_c, double* c, long long ldc, Check* check) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows) return;
     const int exponent = nu - row_scales[i];
+    double peak = 0.0;
     for (long long first = (long long)blockIdx.y * COLUMNS; first < columns; first += (long long)gridDim.y * COLUMNS) {
         const long long end = first + COLUMNS < columns ? first + COLUMNS : columns;
         for (long long j = first; j < end; j++) {
             double* to = c + j * ldc + i;
-            double value = product<LIMBS>(residues + j * ld + i, plane, moduli, constants, exponent - column_scales[j]);
+            double fraction;
+            double value = product<LIMBS>(residues + j * ld + i, plane, moduli, constants, exponent - column_scales[j], fraction);
+            peak = fmax(peak, fabs(fraction));
+            if (check != nullptr && fabs(fraction) > LEGAL) flag(check, (unsigned long long)j * rows + i, fraction);
             if (read_c) {
                 value = __fma_rn(mu, value, __dmul_rn(beta, *to));
             } else if (mu != 1.0) {
@@ -131,17 +152,21 @@ __device__ inline void entries(const signed char* residues, long long plane, int
             *to = value;
         }
     }
+    if (check == nullptr) return;
+    // The bits of doubles from 0 on are in the order of the doubles. A look costs less than an atomic operation.
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(peak);
+    if (*const_cast<volatile unsigned long long*>(&check->peak) < bits) atomicMax(&check->peak, bits);
 }
 
 // c[j * ldc + i] = mu 2^nu C' 2^-(row scale + column scale) + beta c, from the residues of C' at l * plane + j * ld + i.
 // C' 2^(nu - scales) is rounded once, then mu x + RN(beta c) once. c is read only if read_c is not 0.
 // crt is made by the host for this number of moduli: 4 limbs of 40 bits of P, then for each l five numbers: q_l and the 4 limbs
-// of P / p_l, lowest first.
+// of P / p_l, lowest first. check: null, or what the self-check leaves there; (0, 0, ~0) before. Its verdict does not change c.
 // Launch: block 256; grid x = ceil(rows / 256), y = min(65535, ceil(columns / 8)).
 extern "C" __global__ void __launch_bounds__(256, 4)
 oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
                 const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
-                const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc)
+                const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc, Check* check)
 {
     __shared__ Constants constants;
     if ((int)threadIdx.x < moduli) {
@@ -160,14 +185,14 @@ oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int l
     __syncthreads();
     // P takes 24 bits with 3 moduli, 56 with 7, 95 with 12, 126 with 16, 156 with 20.
     if (moduli <= 3) {
-        entries<1>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+        entries<1>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
     } else if (moduli <= 7) {
-        entries<2>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+        entries<2>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
     } else if (moduli <= 12) {
-        entries<3>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+        entries<3>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
     } else if (moduli <= 16) {
-        entries<4>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+        entries<4>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
     } else {
-        entries<5>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc);
+        entries<5>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
     }
 }

@@ -1,7 +1,7 @@
 //! Step *reconstruct*: from the residues of C'_ij to the correctly rounded result (NUMERICS section 4).
 
 use super::float::{normalised, round};
-use super::moduli::{Crt, LIMB_BITS, LIMBS, MAX_MODULI, MODULI};
+use super::moduli::{Crt, LIMB_BITS, LIMBS, MAX_MODULI, MODULI, canonical, crt};
 
 const LIMB: i64 = (1 << LIMB_BITS) - 1;
 
@@ -69,6 +69,33 @@ impl Reconstruct {
     }
 }
 
+/// C' / P from canonical residues r_l (without the factor q_l), to 2^-40; a nearest integer of exactly 1/2 may be taken either way.
+pub fn fraction(residues: &[i8]) -> f64 {
+    let inverses = &crt(residues.len()).inverses;
+    let term = |(l, &r): (usize, &i8)| {
+        f64::from(canonical(i64::from(r) * i64::from(inverses[l]), l)) / f64::from(MODULI[l])
+    };
+    let sum: f64 = residues.iter().enumerate().map(term).sum();
+    sum - ((sum + ROUND) - ROUND)
+}
+
+/// Which of n residues alone is wrong, from the difference that this makes in C' / P, known to 2^-22: it is e / p_l modulo 1 then,
+/// and different fractions of this form are at least 1 / (p_a p_b) > 2^-16 apart. None where it is no such fraction.
+pub fn wrong_modulus(difference: f64, n: usize) -> Option<usize> {
+    let mut found = (0..n).filter(|&l| {
+        let p = f64::from(MODULI[l]);
+        let e = difference * p;
+        let nearest = (e + ROUND) - ROUND;
+        // Not the multiples of p: those are no error.
+        let is_whole = (e - nearest).abs() <= p / f64::from(1 << 22);
+        is_whole && nearest as i64 % i64::from(MODULI[l]) != 0
+    });
+    match (found.next(), found.next()) {
+        (Some(l), None) => Some(l),
+        _ => None,
+    }
+}
+
 /// RN(sum_i limbs_i 2^(40 i) 2^exponent); limbs of any sign, |sum| < 2^159.
 fn round_limbs(mut limbs: [i64; LIMBS], exponent: i32) -> f64 {
     carry(&mut limbs);
@@ -92,5 +119,33 @@ fn carry(limbs: &mut [i64; LIMBS]) {
     for i in 0..LIMBS - 1 {
         limbs[i + 1] += limbs[i] >> LIMB_BITS;
         limbs[i] &= LIMB;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_wrong_residue_is_named() {
+        for n in 2..=MAX_MODULI {
+            for l in 0..n {
+                let p = MODULI[l];
+                for e in 1..p {
+                    // Of right residues, and of those with one error, whatever the others are.
+                    let mut residues: Vec<i8> =
+                        (0..n).map(|i| canonical(i as i64 * 37 + 11, i) as i8).collect();
+                    let right = fraction(&residues);
+                    residues[l] = canonical(i64::from(residues[l]) + i64::from(e), l) as i8;
+                    // Known to 24 bits.
+                    let wrong = (fraction(&residues) * f64::from(1 << 24)).round() / f64::from(1 << 24);
+                    assert_eq!(wrong_modulus(wrong - right, n), Some(l), "N {n} p {p} e {e}");
+                }
+            }
+            assert_eq!(wrong_modulus(1e-9, n), None);
+            assert_eq!(wrong_modulus(1.0 - 1e-9, n), None);
+            // Two wrong residues.
+            assert_eq!(wrong_modulus(1.0 / 256.0 + 1.0 / 255.0, n), None);
+        }
     }
 }

@@ -109,8 +109,8 @@ impl Value {
 fn legal(random: &mut Random, h: &BigInt) -> BigInt {
     let any = (0..3).fold(BigInt::ZERO, |sum, _| (sum << 64) + random.next());
     let c: BigInt = match random.below(4) {
-        0 => h - (any % (h + 1u32) >> random.below(150)),
-        1 => any % (h + 1u32) >> random.below(150),
+        0 => h - ((any % (h + 1u32)) >> random.below(150)),
+        1 => (any % (h + 1u32)) >> random.below(150),
         _ => any % (h + 1u32),
     };
     if random.below(2) == 0 { -c } else { c }

@@ -22,12 +22,12 @@ pub struct Progress {
 
 /// A block whose result is on its way.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
-    at: Rectangle,
-    slot: usize,
+pub struct Pending {
+    pub at: Rectangle,
+    pub slot: usize,
 }
 
-const SLOTS: [(Region, Event); 2] = [(Region::C0, Event::Done0), (Region::C1, Event::Done1)];
+pub const SLOTS: [(Region, Event); 2] = [(Region::C0, Event::Done0), (Region::C1, Event::Done1)];
 
 impl Run<'_> {
     /// The blocks of the product for a plan, or None where not even the smallest fit.
@@ -114,10 +114,12 @@ impl Run<'_> {
             // SAFETY: by the contract of this function, here and below.
             unsafe { self.block(plan, blocks, at, slot, c_on_device)? };
             if let Some(before) = pending.replace(Pending { at, slot }) {
+                unsafe { self.check(plan, blocks, before, c_on_device)? };
                 unsafe { self.store(before, c_on_device, progress)? };
             }
         }
         if let Some(last) = pending {
+            unsafe { self.check(plan, blocks, last, c_on_device)? };
             unsafe { self.store(last, c_on_device, progress)? };
         }
         Ok(())
@@ -128,7 +130,7 @@ impl Run<'_> {
     /// # Safety
     ///
     /// A, B and C can be read.
-    unsafe fn block(
+    pub unsafe fn block(
         &mut self,
         plan: &Plan,
         blocks: &Blocks,
@@ -188,7 +190,13 @@ impl Run<'_> {
         let (mu, nu) = normalised(self.call.alpha);
         let (s, t) = (self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales);
         let alpha_beta = (mu, nu, self.call.beta);
-        self.device.reconstruct([at.rows, at.columns, rows], entries, [s, t], moduli, alpha_beta, c)?;
+        let check = if self.settings.check { self.check_words(slot) } else { 0 };
+        if check != 0 {
+            self.set(check, 0, size_of::<[u64; 2]>())?;
+            self.set(check + size_of::<[u64; 2]>() as u64, 0xFF, size_of::<u64>())?;
+        }
+        let shape = [at.rows, at.columns, rows];
+        self.device.reconstruct(shape, entries, [s, t], moduli, alpha_beta, (c, check))?;
         self.device.record(done, self.device.compute)?;
         self.phase("reconstruct")
     }

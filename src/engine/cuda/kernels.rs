@@ -373,7 +373,8 @@ impl Device {
         )
     }
 
-    /// The result of a block, dense, at `c`. `shape`: rows, columns, and the rows with their padding.
+    /// The result of a block, dense, at `c`. `shape`: rows, columns, and the rows with their padding. `check`: where the self-check
+    /// leaves what it saw, or 0.
     pub fn reconstruct(
         &self,
         [rows, columns, ld]: [usize; 3],
@@ -381,7 +382,7 @@ impl Device {
         [s, t]: [CUdeviceptr; 2],
         moduli: usize,
         (mu, nu, beta): (f64, i32, f64),
-        c: CUdeviceptr,
+        (c, check): (CUdeviceptr, CUdeviceptr),
     ) -> Result<(), Fault> {
         let (residues, crt) = (self.existing(Region::Residues), self.existing(Region::Constants));
         let blocks = grid([rows, columns], [256, 8]);
@@ -406,7 +407,8 @@ impl Device {
             beta,
             read_c,
             c,
-            ldc
+            ldc,
+            check
         )
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 mod blocks;
+mod check;
 mod compute;
 mod device;
 mod kernels;
@@ -300,7 +301,17 @@ unsafe fn on_device(
             Err(_) => Stop::Fault(Fault::Status("a panic", 0)),
         };
         let fault = match stop {
-            Stop::Declined(reason) => return (Outcome::Declined(reason), None),
+            Stop::Declined(reason) => {
+                // With the self-check a block may be refused while others are in work.
+                let _ = device.finish();
+                let outcome = match attempt.report {
+                    Some(report) if attempt.progress != Progress::default() => {
+                        Outcome::Partial(report, reason, attempt.missing)
+                    }
+                    _ => Outcome::Declined(reason),
+                };
+                return (outcome, None);
+            }
             Stop::Fault(fault) => fault,
         };
         // No copy may still read or write memory that goes away.
@@ -366,9 +377,11 @@ impl Attempt {
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
+        let report = Report { checked: settings.check.then_some(run.checked), ..report };
         if done.is_err() {
             self.missing = run.missing(&blocks, self.progress);
         }
+        self.report = Some(report.clone());
         done.map(|()| report)
     }
 }

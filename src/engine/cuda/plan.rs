@@ -213,4 +213,6 @@ impl Run<'_> {
 /// The region for constants: the CRT table, then single results.
 pub const CRT_WORDS: usize = 4 + 5 * 20;
 const SCALARS: usize = 8 * CRT_WORDS;
-const CONSTANT_BYTES: usize = SCALARS + 16;
+/// Then what the self-check leaves for each slot of results.
+pub const CHECKS: usize = SCALARS + 16;
+const CONSTANT_BYTES: usize = CHECKS + 2 * size_of::<[u64; 3]>();

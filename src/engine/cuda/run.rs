@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
 
 use super::blocks::{Blocks, padded};
 use super::device::{Device, Event, Region};
 use super::kernels::{DeviceLines, DeviceStatistics};
 use super::library::Fault;
-use crate::engine::Settings;
+use crate::engine::{Checked, Settings};
 use crate::gemm::{Gemm, Lines, Rectangle};
 use crate::ozaki::bound::Line;
 use crate::ozaki::plan::NoPlan;
@@ -65,6 +65,8 @@ pub struct Run<'a> {
     pub(super) device: &'a mut Device,
     pub(super) call: &'a Gemm,
     pub(super) settings: &'a Settings,
+    /// What the self-check has seen so far.
+    pub(super) checked: Checked,
     /// Bytes that the regions may hold.
     pub(super) limit: usize,
     pub(super) a: Operand,
@@ -233,7 +235,8 @@ impl<'a> Run<'a> {
         let a = Operand::new(call.a, [Region::RawA, Region::PlanesA], on_device[0], of_a);
         let b = Operand::new(call.b, [Region::RawB, Region::PlanesB], on_device[1], of_b);
         let phase = tracing::enabled!(tracing::Level::TRACE).then(Instant::now);
-        Ok(Self { device, call, settings, limit, a, b, phase })
+        let checked = Checked::default();
+        Ok(Self { device, call, settings, checked, limit, a, b, phase })
     }
 
     /// Ends a phase: with OZ2_LOG=trace its time goes to the log. That waits for the device, so phases do not overlap then.
@@ -261,13 +264,21 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn read<T: Copy>(&self, from: CUdeviceptr, values: &mut [T]) -> Result<(), Fault> {
+        self.read_on(self.device.compute, from, values)
+    }
+
+    pub(super) fn read_on<T: Copy>(
+        &self,
+        stream: CUstream,
+        from: CUdeviceptr,
+        values: &mut [T],
+    ) -> Result<(), Fault> {
         // SAFETY: the callers name device memory of this size; the values stay until the stream has been waited for.
         unsafe {
             let driver = &self.device.libraries.driver;
             let bytes = size_of_val(values);
-            let copied =
-                driver.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, self.device.compute);
-            let waited = driver.cuStreamSynchronize(self.device.compute);
+            let copied = driver.cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, stream);
+            let waited = driver.cuStreamSynchronize(stream);
             copied.and(waited)
         }
     }

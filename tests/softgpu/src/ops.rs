@@ -143,7 +143,13 @@ impl State {
                 start.add(bytes - touched).write_bytes(POISON ^ 0xff, touched);
             }
         }
-        products::run(product, &self.memory, device)
+        products::run(product, &self.memory, device)?;
+        if product.kind == products::Type::Int8
+            && let Err(number) = self.due("flip:gemm", Some(device), None)
+        {
+            products::flip(product, &self.memory, device, number as usize)?;
+        }
+        Ok(())
     }
 }
 

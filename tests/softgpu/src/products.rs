@@ -160,6 +160,19 @@ fn int8(product: &Product, memory: &Memory, device: usize) -> Outcome {
     Ok(())
 }
 
+/// Flips a bit of one sum, as a broken unit would; the number says where.
+pub fn flip(product: &Product, memory: &Memory, device: usize, number: usize) -> Outcome {
+    let Product { m, n, batch, .. } = *product;
+    let c: Matrix<i32> = Matrix::find(memory, device, &product.c, number % batch, (m, n), false)?;
+    let (row, column) = (number * 7 % m, number * 5 % n);
+    // SAFETY: an entry of the matrix that was just looked up.
+    unsafe {
+        let target = c.start.add(column * c.ld + row);
+        target.write_unaligned(target.read_unaligned() ^ 1 << (number % 7));
+    }
+    Ok(())
+}
+
 fn double(product: &Product, memory: &Memory, device: usize) -> Outcome {
     let Product { m, n, k, .. } = *product;
     let alpha: f64 = product.alpha.value(memory, device)?;

@@ -1004,6 +1004,32 @@ fn crt_table(n: usize) -> Vec<i64> {
     table
 }
 
+/// What the kernel leaves for the self-check: the largest |C'| / P, how many are above 1/512, and the first of them.
+fn check_of(n: usize, values: &[BigInt], rows: usize, got: &[u64]) {
+    let product: BigInt = MODULI[..n].iter().map(|&p| BigInt::from(p)).product();
+    let fraction = |c: &BigInt| {
+        let scaled: BigInt = (c << 80) / &product;
+        i128::try_from(scaled).unwrap() as f64 / 2f64.powi(80)
+    };
+    let fractions: Vec<f64> = values.iter().map(fraction).collect();
+    let peak = fractions.iter().fold(0.0f64, |peak, x| peak.max(x.abs()));
+    assert!(
+        (f64::from_bits(got[0]) - peak).abs() < 1e-10,
+        "N {n}: peak {}, not {peak}",
+        f64::from_bits(got[0])
+    );
+    let flagged: Vec<usize> = (0..values.len()).filter(|&at| fractions[at].abs() > 1.0 / 512.0).collect();
+    assert_eq!(got[1], flagged.len() as u64, "N {n}: entries out of range");
+    let Some(&first) = flagged.first() else {
+        assert_eq!(got[2], u64::MAX);
+        return;
+    };
+    assert_eq!((got[2] >> 24) as usize, first, "{rows} rows");
+    let bits = f64::from((got[2] as i32) << 8 >> 8) / f64::from(1 << 24);
+    let apart = (bits - fractions[first]).abs();
+    assert!(apart < 1e-7 || (apart - 1.0).abs() < 1e-7, "N {n}: {bits}, not {}", fractions[first]);
+}
+
 /// A matrix of values C' (column-major, `rows` high) through the kernel, with every scale of its row and column.
 fn reconstruct(
     gpu: &Gpu,
@@ -1031,6 +1057,7 @@ fn reconstruct(
     let (mu, nu) = normalised(alpha);
     let (planes, table, out) = (gpu.buffer(&residues), gpu.buffer(&crt_table(n)), gpu.buffer(&before));
     let (s, t) = (gpu.buffer(row_scales), gpu.buffer(column_scales));
+    let check = gpu.buffer(&[0u64, 0, u64::MAX]);
     launch!(
         gpu,
         c"oz2_reconstruct",
@@ -1050,7 +1077,9 @@ fn reconstruct(
         i32::from(beta != 0.0),
         out,
         ldc as i64,
+        check,
     );
+    check_of(n, values, rows, &check.read());
     for (at, got) in out.read().iter().enumerate() {
         let (j, i) = (at / ldc, at % ldc);
         if i >= rows {
