@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the plan costs: scan, bound and plan of the mode auto beside the mode fast with as many moduli, and calls whose data need the
-further steps of the search. Writes a report; scripts/bench plan runs it.
+further steps of the search; and what the self-check costs. Writes a report; scripts/bench plan runs it.
 
     plan.py LIBRARY --out REPORT [--size N] [--rounds N]
 """
@@ -72,21 +72,29 @@ def main():
     lines = ["# What the plan costs", ""]
 
     a, b = (np.asfortranarray(rng.random((n, n)) - 0.5) for _ in "ab")
-    moduli = library.gemm(a, b, c)[1]["moduli"]
-    times = {"auto": [], "fast": []}
-    for _ in range(args.rounds):
-        for mode in times:
-            library.set("MODE", mode)
-            library.set("MODULI", str(moduli) if mode == "fast" else "auto")
-            seconds, call = library.gemm(a, b, c)
-            assert (call["mode"], call["moduli"]) == (mode, moduli), call
-            times[mode].append(seconds)
-    library.set("MODE", "auto")
-    library.set("MODULI", "auto")
-    ratio = statistics.median(x / y for x, y in zip(times["auto"], times["fast"]))
-    engine = call["engine"]
-    lines += [f"Uniform data, m = n = k = {n}, N = {moduli}, engine {engine}, one thread: the mode auto takes {statistics.median(times['auto']) * 1e3:.1f} ms, the mode fast",
-              f"with as many moduli {statistics.median(times['fast']) * 1e3:.1f} ms (medians of {args.rounds} turns). The plan costs **{(ratio - 1) * 100:.1f} %** (median of the ratios of pairs).", "",
+    call = library.gemm(a, b, c)[1]
+    moduli, engine = call["moduli"], call["engine"]
+
+    def pairs(first, second, moduli):
+        """Median milliseconds with each of two sets of options in turns, and the median ratio of a pair in percent above 1."""
+        times = []
+        for _ in range(args.rounds):
+            for options in (first, second):
+                for name, value in options.items():
+                    library.set(name, value)
+                seconds, call = library.gemm(a, b, c)
+                assert call["moduli"] == moduli, call
+                times.append(seconds)
+        for name in {**first, **second}:
+            library.set(name, "off" if name == "CHECK" else "auto")
+        x, y = times[::2], times[1::2]
+        return statistics.median(x) * 1e3, statistics.median(y) * 1e3, (statistics.median(s / t for s, t in zip(x, y)) - 1) * 100
+
+    auto, fast, cost = pairs({"MODE": "auto", "MODULI": "auto"}, {"MODE": "fast", "MODULI": str(moduli)}, moduli)
+    on, off, check = pairs({"MODE": "accurate", "CHECK": "on"}, {"MODE": "accurate", "CHECK": "off"}, 15)
+    lines += [f"Uniform data, m = n = k = {n}, N = {moduli}, engine {engine}, one thread: the mode auto takes {auto:.1f} ms, the mode fast",
+              f"with as many moduli {fast:.1f} ms (medians of {args.rounds} turns). The plan costs **{cost:.1f} %** (median of the ratios of pairs).", "",
+              f"The self-check: mode accurate with 15 moduli {on:.1f} ms with OZ2_CHECK=on, {off:.1f} ms without: **{check:.1f} %**. In the mode auto one modulus more", "comes on top, as a rule.", "",
               "Other data, best of 7 calls in milliseconds; *native*: the builtin BLAS, which computes native lines too; *search*: bound and plan.", "",
               "| data | total | native | scan | search | residues | product | N | plan | native lines |", "|:---|---:|---:|---:|---:|---:|---:|---:|:---|---:|"]
     for name, a, b in classes(rng, n):

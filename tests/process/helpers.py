@@ -67,7 +67,8 @@ def host_engine():
 
 
 def clean_environment():
-    mine = re.compile(r"OZ2_|LD_PRELOAD$|LD_LIBRARY_PATH$|.*_NUM_THREADS$|OMP_|(PMI|OMPI|SLURM)_")
+    """The environment without options of ours, but for OZ2_CHECK: `OZ2_CHECK=on scripts/test` runs all tests with the self-check."""
+    mine = re.compile(r"OZ2_(?!CHECK$)|LD_PRELOAD$|LD_LIBRARY_PATH$|.*_NUM_THREADS$|OMP_|(PMI|OMPI|SLURM)_")
     return {name: value for name, value in os.environ.items() if not mine.match(name)}
 
 
