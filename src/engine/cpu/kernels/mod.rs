@@ -300,7 +300,7 @@ pub struct Tile(pub [i32; TILE]);
 
 /// Every table of this build, for the tests and for `oz2run --doctor`.
 #[cfg(target_arch = "x86_64")]
-pub static ALL: &[&Kernels] = &[&amx::KERNELS, &portable::KERNELS];
+pub static ALL: &[&Kernels] = &[&amx::KERNELS, &avx512::KERNELS, &avx512::WITHOUT_IFMA, &portable::KERNELS];
 #[cfg(not(target_arch = "x86_64"))]
 pub static ALL: &[&Kernels] = &[&portable::KERNELS];
 

@@ -42,7 +42,7 @@ struct Running {
 impl Running {
     /// From what is known of the lowest bits.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
     fn new(lowest_bit: __m512i) -> Self {
         let zero = _mm512_setzero_si512();
         Self { largest: zero, lowest_bit, zeros: zero }
@@ -51,7 +51,7 @@ impl Running {
     /// |x| = m 2^q as in `float::parts`, with q the exponent of the double: the lowest bit of x is not below q. So only elements with
     /// a q below the lowest bit so far need a look at their fraction, and soon these are few.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
     fn add(&mut self, x: __m512d) {
         let bits = _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX));
         self.largest = _mm512_max_epu64(self.largest, bits);
@@ -61,9 +61,9 @@ impl Running {
         }
     }
 
-    /// The lowest set bit of m is at the number of ones in (m - 1) & ~m.
+    /// The lowest set bit of m is at the number of bits that (m - 1) & ~m has.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
     fn look(&mut self, bits: __m512i, biased: __m512i) {
         let nonzero = _mm512_test_epi64_mask(bits, bits);
         self.zeros = _mm512_mask_add_epi64(self.zeros, !nonzero, self.zeros, _mm512_set1_epi64(1));
@@ -72,7 +72,8 @@ impl Running {
         let m = _mm512_mask_or_epi64(fraction, normal, fraction, _mm512_set1_epi64(1 << 52));
         let below = _mm512_andnot_si512(m, _mm512_add_epi64(m, _mm512_set1_epi64(-1)));
         let q = _mm512_max_epu64(biased, _mm512_set1_epi64(1));
-        let lowest = _mm512_add_epi64(_mm512_popcnt_epi64(below), q);
+        let above = _mm512_lzcnt_epi64(below);
+        let lowest = _mm512_add_epi64(_mm512_sub_epi64(_mm512_set1_epi64(64), above), q);
         self.lowest_bit = _mm512_mask_min_epi64(self.lowest_bit, nonzero, self.lowest_bit, lowest);
     }
 }
@@ -108,7 +109,7 @@ pub(super) unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
 /// # Safety
 ///
 /// As for the table of kernels.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
 pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     // SAFETY: loads inside the chunk.
     let load = |l: usize, h: usize| unsafe { load(chunk, l, h) };

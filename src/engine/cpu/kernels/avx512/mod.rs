@@ -1,15 +1,16 @@
-//! Steps in AVX-512 (with VNNI, IFMA, VPOPCNTDQ) that the kernels for AMX share: everything but the product itself.
+//! Kernels in AVX-512 with VNNI. Those for AMX share everything but the product itself ([`product`]).
 //!
 //! Packed elements are bytes, 2 KB for each chunk. Both sides hold the elements of a chunk in sixteen groups of four, and the
 //! groups in the order in which the packing instructions leave them: group g is at place 4 (g mod 4) + g div 4. For the columns of
 //! op(B) the bytes lie as [half of the panel][16 lines][64 elements]; for the rows of op(A) as [half][16 groups][16 lines][4
 //! elements], which is how tile products want their second operand.
 
-use super::{DEPTH, PANEL, Side};
+use super::{Blocking, DEPTH, Kernels, PANEL, Reconstruction, Side, portable};
 
 pub mod constants;
 mod lines;
 mod magnitudes;
+mod product;
 mod reconstruct;
 mod reduce;
 
@@ -17,6 +18,46 @@ pub use lines::{add_inner, change, gather, largest, lower_bounds, order, raise_n
 pub use magnitudes::{magnitude_at, magnitudes};
 pub use reconstruct::reconstruct;
 pub use reduce::{Reduction, residue_at};
+
+pub static KERNELS: Kernels = Kernels { available, reconstruct, ..WITHOUT_IFMA };
+
+/// For processors that have VNNI but no 52-bit multiply-add (Cascade Lake, Cooper Lake): they put results together one by one.
+pub static WITHOUT_IFMA: Kernels = Kernels {
+    name: "avx512",
+    available: available_without_ifma,
+    order,
+    direct: true,
+    element: 1,
+    blocking,
+    element_at,
+    residue_at,
+    gather,
+    scan,
+    magnitudes,
+    magnitude_at,
+    residues,
+    product: product::product,
+    pass: product::pass,
+    reconstruct: reconstruct_one_by_one,
+    change,
+    add_inner,
+    lower_bounds,
+    raise_needs,
+    largest,
+};
+
+/// The residues of a block of rows and the panel of columns in work stay in the second cache.
+fn blocking(_length: usize) -> Blocking {
+    Blocking { down: 8, across: 32, depth: 1024 }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn reconstruct_one_by_one(block: &Reconstruction) {
+    for tile in 0..block.tiles() {
+        // SAFETY: by the contract of the table.
+        unsafe { portable::reconstruct_tile(block, tile, residue_at) };
+    }
+}
 
 /// Bytes of a packed chunk.
 pub const CHUNK_BYTES: usize = PANEL * DEPTH;
@@ -27,14 +68,16 @@ const GROUP: usize = 4;
 
 /// All that the functions here use is there, and the system saves the registers.
 pub fn available() -> bool {
+    available_without_ifma() && is_x86_feature_detected!("avx512ifma")
+}
+
+fn available_without_ifma() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512cd")
         && is_x86_feature_detected!("avx512vnni")
-        && is_x86_feature_detected!("avx512ifma")
-        && is_x86_feature_detected!("avx512vpopcntdq")
         && is_x86_feature_detected!("fma")
 }
 

@@ -1,0 +1,181 @@
+//! Products of bytes by VNNI: an instruction multiplies sixteen groups of four unsigned bytes with four signed ones each.
+//!
+//! The unsigned side are the rows of op(A), made unsigned by adding 128 to every element: sum (a + 128) b = sum a b + 128 sum b, and
+//! the second sum belongs to the column alone. Sums wrap modulo 2^32 on the way and are right in the end.
+
+use std::arch::x86_64::*;
+
+use super::super::{DEPTH, PANEL, Pass, Stream, TILE, Tile};
+use super::reduce::Reduction;
+use super::{CHUNK_BYTES, GROUP, HALF};
+
+/// Elements of the inner dimension that are made unsigned at a time: a panel of them stays in the first cache.
+const SPAN: usize = 1024;
+const GROUPS: usize = DEPTH / GROUP;
+
+/// A panel of rows, made unsigned.
+#[repr(C, align(64))]
+struct Unsigned([u8; PANEL * SPAN]);
+
+impl Unsigned {
+    const fn new() -> Self {
+        Self([0; PANEL * SPAN])
+    }
+
+    /// # Safety
+    ///
+    /// AVX-512 with VNNI, here and below; `chunks` chunks of rows can be read, at most SPAN elements.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    unsafe fn fill(&mut self, rows: *const u8, chunks: usize) {
+        debug_assert!(chunks * DEPTH <= SPAN);
+        let offset = _mm512_set1_epi8(i8::MIN);
+        for at in (0..chunks * CHUNK_BYTES).step_by(64) {
+            // SAFETY: inside of the panel and of this array, both aligned.
+            unsafe {
+                let x = _mm512_load_si512(rows.add(at).cast());
+                _mm512_store_si512(self.0.as_mut_ptr().add(at).cast(), _mm512_xor_si512(x, offset));
+            }
+        }
+    }
+}
+
+/// -128 sum b for the columns of a panel.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn corrections(columns: *const u8, chunks: usize, out: &mut [i32; PANEL]) {
+    let ones = _mm512_set1_epi8(1);
+    for (j, out) in out.iter_mut().enumerate() {
+        let mut sum = _mm512_setzero_si512();
+        for chunk in 0..chunks {
+            // SAFETY: the 64 elements of a column in a chunk.
+            let b = unsafe { _mm512_load_si512(columns.add(chunk * CHUNK_BYTES + j * DEPTH).cast()) };
+            sum = _mm512_dpbusd_epi32(sum, ones, b);
+        }
+        *out = -128 * _mm512_reduce_add_epi32(sum);
+    }
+}
+
+/// The sums of 32 rows and W columns from j on, which start with the corrections, or with what is in the tile.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn columns<const W: usize>(
+    rows: &Unsigned,
+    columns: *const u8,
+    chunks: usize,
+    j: usize,
+    corrections: &[i32; PANEL],
+    sums: *mut i32,
+    add: bool,
+) {
+    let mut acc = [[_mm512_setzero_si512(); 2]; W];
+    for (w, acc) in acc.iter_mut().enumerate() {
+        *acc = [_mm512_set1_epi32(corrections[j + w]); 2];
+        if add {
+            for (half, acc) in acc.iter_mut().enumerate() {
+                // SAFETY: a column of the tile.
+                let old = unsafe { _mm512_load_si512(sums.add((j + w) * PANEL + HALF * half).cast()) };
+                *acc = _mm512_add_epi32(*acc, old);
+            }
+        }
+    }
+    // SAFETY: whole chunks of both panels; groups of four elements.
+    unsafe {
+        let (mut a, mut b) = (rows.0.as_ptr(), columns.add(j * DEPTH));
+        for _ in 0..chunks {
+            for group in 0..GROUPS {
+                let upper = _mm512_load_si512(a.add(64 * group).cast());
+                let lower = _mm512_load_si512(a.add(64 * (GROUPS + group)).cast());
+                for (w, acc) in acc.iter_mut().enumerate() {
+                    let b = _mm512_set1_epi32(b.add(w * DEPTH + GROUP * group).cast::<i32>().read());
+                    acc[0] = _mm512_dpbusd_epi32(acc[0], upper, b);
+                    acc[1] = _mm512_dpbusd_epi32(acc[1], lower, b);
+                }
+            }
+            (a, b) = (a.add(CHUNK_BYTES), b.add(CHUNK_BYTES));
+        }
+        for (w, acc) in acc.iter().enumerate() {
+            for (half, acc) in acc.iter().enumerate() {
+                _mm512_store_si512(sums.add((j + w) * PANEL + HALF * half).cast(), *acc);
+            }
+        }
+    }
+}
+
+/// A tile of sums over some chunks, in as many columns at a time as there are registers for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn tile(
+    rows: &Unsigned,
+    panel: *const u8,
+    chunks: usize,
+    corrections: &[i32; PANEL],
+    sums: &mut Tile,
+    add: bool,
+) {
+    let sums = sums.0.as_mut_ptr();
+    // SAFETY: passed on from the caller.
+    unsafe {
+        columns::<12>(rows, panel, chunks, 0, corrections, sums, add);
+        columns::<12>(rows, panel, chunks, 12, corrections, sums, add);
+        columns::<8>(rows, panel, chunks, 24, corrections, sums, add);
+    }
+}
+
+/// # Safety
+///
+/// As for the table of kernels, here and below.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Stream, sums: &mut Tile) {
+    let mut unsigned = Unsigned::new();
+    let mut of_columns = [0; PANEL];
+    for first in (0..length).step_by(SPAN) {
+        let (offset, chunks) = (first * PANEL, SPAN.min(length - first) / DEPTH);
+        // SAFETY: inside of both panels.
+        unsafe {
+            unsigned.fill(rows.add(offset), chunks);
+            corrections(columns.add(offset), chunks, &mut of_columns);
+            tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, first > 0);
+        }
+    }
+}
+
+/// Panels of columns whose corrections are kept.
+const ACROSS: usize = 64;
+
+/// Row pairs of a tile: the reduction of two columns at a time.
+const PAIRS: usize = PANEL / 2;
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub unsafe fn pass(pass: &Pass) {
+    let reduction = Reduction::new(pass.modulus, pass.factor);
+    let mut unsigned = Unsigned::new();
+    let mut sums = Tile([0; TILE]);
+    let mut of_columns = [[0; PANEL]; ACROSS];
+    // SAFETY: by the contract of the table.
+    unsafe {
+        for first in (0..pass.across).step_by(ACROSS) {
+            let across = ACROSS.min(pass.across - first);
+            let panel = |q: usize| pass.columns.add((first + q) * pass.panel);
+            // In parts of SPAN elements, which are the whole pass but in tests: the sums of all parts meet in the residues.
+            for start in (0..pass.count).step_by(SPAN) {
+                let (offset, chunks) = (start * PANEL, SPAN.min(pass.count - start) / DEPTH);
+                for (q, out) in of_columns[..across].iter_mut().enumerate() {
+                    corrections(panel(q).add(offset), chunks, out);
+                }
+                for p in 0..pass.down {
+                    unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
+                    for q in 0..across {
+                        tile(&unsigned, panel(q).add(offset), chunks, &of_columns[q], &mut sums, false);
+                        let at = (first + q) * pass.down + p;
+                        let residues = pass.residues.add(at * pass.tile);
+                        for pair in 0..PAIRS {
+                            let sums = sums.0.as_ptr().add(2 * PANEL * pair);
+                            reduction.columns(sums, pass.add || start > 0, residues.add(64 * pair));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
