@@ -15,6 +15,8 @@ use crate::ozaki::scan::Scan;
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
 #[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod change;
 pub mod portable;
@@ -300,7 +302,14 @@ pub struct Tile(pub [i32; TILE]);
 
 /// Every table of this build, for the tests and for `oz2run --doctor`.
 #[cfg(target_arch = "x86_64")]
-pub static ALL: &[&Kernels] = &[&amx::KERNELS, &avx512::KERNELS, &avx512::WITHOUT_IFMA, &portable::KERNELS];
+pub static ALL: &[&Kernels] = &[
+    &amx::KERNELS,
+    &avx512::KERNELS,
+    &avx512::WITHOUT_IFMA,
+    &avx2::WITH_VNNI,
+    &avx2::KERNELS,
+    &portable::KERNELS,
+];
 #[cfg(not(target_arch = "x86_64"))]
 pub static ALL: &[&Kernels] = &[&portable::KERNELS];
 

@@ -1,5 +1,7 @@
 //! Kernels in plain Rust, for every CPU: written so that the compiler vectorises them for the baseline of the target. Packed
 //! elements are 16-bit integers, since that is what baselines multiply; the lines of a panel follow each other.
+//!
+//! All but the products is here for other kernels too, which compile it for their CPU and store packed lines in their own way.
 
 use super::{
     Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
@@ -36,31 +38,45 @@ pub static KERNELS: Kernels = Kernels {
     largest,
 };
 
+/// How packed lines are stored.
+pub trait Packing {
+    /// # Safety
+    ///
+    /// The panels at the place are valid, and nobody else uses this part of them.
+    unsafe fn store(side: Side, place: &Place, l: usize, plane: usize, line: &[i16; DEPTH]);
+}
+
+/// 16-bit integers, line after line.
+struct Lines16;
+
+impl Packing for Lines16 {
+    #[inline(always)]
+    unsafe fn store(_: Side, place: &Place, l: usize, plane: usize, line: &[i16; DEPTH]) {
+        // SAFETY: by the contract of the trait; panels are aligned to cache lines.
+        unsafe {
+            let panel = place.panel.add(plane * place.plane).cast::<i16>();
+            panel.add(l * place.length + place.first).cast::<[i16; DEPTH]>().write(*line);
+        }
+    }
+}
+
 /// Line l of a chunk in the order LineMajor.
 ///
 /// # Safety
 ///
 /// The chunk is in a buffer that lives as long as the result.
+#[inline(always)]
 unsafe fn line<'a>(chunk: &Chunk, l: usize) -> &'a [f64] {
     debug_assert_eq!(chunk.order, Order::LineMajor);
     // SAFETY: by the contract of this function.
     unsafe { std::slice::from_raw_parts(chunk.at(l, 0), DEPTH) }
 }
 
-/// Where line l of a chunk goes in a plane.
-///
 /// # Safety
 ///
-/// The panels at the place are valid, and nobody else uses this part of them while the result lives.
-unsafe fn packed<'a>(place: &Place, l: usize, plane: usize) -> &'a mut [i16] {
-    // SAFETY: by the contract of this function; panels are aligned to cache lines.
-    unsafe {
-        let panel = place.panel.add(plane * place.plane).cast::<i16>();
-        std::slice::from_raw_parts_mut(panel.add(l * place.length + place.first), DEPTH)
-    }
-}
-
-unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
+/// As for the table of kernels, here and below.
+#[inline(always)]
+pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     for (l, out) in out.iter_mut().enumerate() {
         // SAFETY: these kernels are not `direct`, here and below.
         *out = out.merge(Scan::of(unsafe { line(chunk, l) }));
@@ -69,7 +85,23 @@ unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
 
 unsafe fn magnitudes(
     digit: Digit,
-    _: Side,
+    side: Side,
+    chunk: &Chunk,
+    exponents: &[i32; PANEL],
+    sums: &mut LineSums,
+    place: Option<Place>,
+) {
+    // SAFETY: passed on from the caller.
+    unsafe { pack_magnitudes::<Lines16>(digit, side, chunk, exponents, sums, place) };
+}
+
+/// # Safety
+///
+/// As for the table of kernels.
+#[inline(always)]
+pub unsafe fn pack_magnitudes<P: Packing>(
+    digit: Digit,
+    side: Side,
     chunk: &Chunk,
     exponents: &[i32; PANEL],
     sums: &mut LineSums,
@@ -90,7 +122,7 @@ unsafe fn magnitudes(
         }
         if let Some(place) = &place {
             // SAFETY: by the contract of the table.
-            unsafe { packed(place, l, 0) }.copy_from_slice(&packed_line);
+            unsafe { P::store(side, place, l, 0, &packed_line) };
         }
     }
 }
@@ -98,7 +130,23 @@ unsafe fn magnitudes(
 /// M is cut at this bit: both parts times a residue stay far below what [`Reducer`] takes.
 const CUT: u32 = 27;
 
-unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli: usize, place: Place) {
+unsafe fn residues(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place) {
+    // SAFETY: passed on from the caller.
+    unsafe { pack_residues::<Lines16>(side, chunk, s, bits, moduli, place) };
+}
+
+/// # Safety
+///
+/// As for the table of kernels.
+#[inline(always)]
+pub unsafe fn pack_residues<P: Packing>(
+    side: Side,
+    chunk: &Chunk,
+    s: &[i32; PANEL],
+    _bits: i32,
+    moduli: usize,
+    place: Place,
+) {
     for (l, &s) in s.iter().enumerate() {
         // a' = (high 2^27 + low) 2^power, with |high| <= 2^26 and 0 <= low < 2^27.
         let (mut high, mut low, mut power) = ([0.0; DEPTH], [0.0; DEPTH], [0; DEPTH]);
@@ -113,8 +161,7 @@ unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli:
         for plane in 0..moduli {
             let reducer = Reducer::new(plane);
             let unit = f64::from(power_residue(CUT, plane));
-            // SAFETY: by the contract of the table.
-            let out = unsafe { packed(&place, l, plane) };
+            let mut out = [0i16; DEPTH];
             for ((out, high), low) in out.iter_mut().zip(&high).zip(&low) {
                 *out = reducer.reduce(high * unit + low) as i32 as i16;
             }
@@ -124,6 +171,8 @@ unsafe fn residues(_: Side, chunk: &Chunk, s: &[i32; PANEL], _bits: i32, moduli:
                     *out = reducer.reduce(f64::from(product)) as i32 as i16;
                 }
             }
+            // SAFETY: by the contract of the table.
+            unsafe { P::store(side, &place, l, plane, &out) };
         }
     }
 }
@@ -179,25 +228,53 @@ fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
 }
 
 unsafe fn pass(pass: &Pass) {
-    let reducer = Reducer::new(pass.modulus);
     let mut sums = Tile([0; TILE]);
+    for_each_tile(pass, |rows, columns, out| {
+        // SAFETY: by the contract of the table.
+        unsafe {
+            product_part(rows, columns, pass.length, pass.count, &mut sums);
+            reduce(pass, &sums, out);
+        }
+    });
+}
+
+/// Calls f(panel of rows, panel of columns, where the residues go) for every tile of a pass.
+#[inline(always)]
+pub fn for_each_tile(pass: &Pass, mut f: impl FnMut(*const u8, *const u8, *mut i8)) {
     for at in 0..pass.down * pass.across {
         let (p, q) = (at % pass.down, at / pass.down);
-        // SAFETY: by the contract of the table.
-        let out = unsafe {
-            let (rows, columns) = (pass.rows.add(p * pass.panel), pass.columns.add(q * pass.panel));
-            product_part(rows, columns, pass.length, pass.count, &mut sums);
-            std::slice::from_raw_parts_mut(pass.residues.add(at * pass.tile), TILE)
-        };
-        let factor = f64::from(pass.factor);
-        for (out, &sum) in out.iter_mut().zip(&sums.0) {
-            let before = if pass.add { f64::from(*out) } else { 0.0 };
-            *out = reducer.reduce(f64::from(sum) * factor + before) as i32 as i8;
-        }
+        let (rows, columns) =
+            (pass.rows.wrapping_add(p * pass.panel), pass.columns.wrapping_add(q * pass.panel));
+        f(rows, columns, pass.residues.wrapping_add(at * pass.tile));
+    }
+}
+
+/// The residues of the sums of a tile.
+///
+/// # Safety
+///
+/// The residues of the tile are there and belong to the pass.
+#[inline(always)]
+pub unsafe fn reduce(pass: &Pass, sums: &Tile, out: *mut i8) {
+    let (reducer, factor) = (Reducer::new(pass.modulus), f64::from(pass.factor));
+    // SAFETY: by the contract of this function.
+    let out = unsafe { std::slice::from_raw_parts_mut(out, TILE) };
+    for (out, &sum) in out.iter_mut().zip(&sums.0) {
+        let before = if pass.add { f64::from(*out) } else { 0.0 };
+        *out = reducer.reduce(f64::from(sum) * factor + before) as i32 as i8;
     }
 }
 
 unsafe fn reconstruct(block: &Reconstruction) {
+    // SAFETY: passed on from the caller.
+    unsafe { reconstruct_tiles(block) };
+}
+
+/// # Safety
+///
+/// As for the table of kernels.
+#[inline(always)]
+pub unsafe fn reconstruct_tiles(block: &Reconstruction) {
     for tile in 0..block.tiles() {
         // SAFETY: by the contract of the table.
         unsafe { reconstruct_tile(block, tile, |i, j| j * PANEL + i) };
@@ -209,6 +286,7 @@ unsafe fn reconstruct(block: &Reconstruction) {
 /// # Safety
 ///
 /// As for [`Kernels::reconstruct`].
+#[inline(always)]
 pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(usize, usize) -> usize) {
     let at = of.place(tile);
     // SAFETY: the residues of the tile are there.
