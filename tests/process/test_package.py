@@ -12,6 +12,8 @@ from helpers import LIB, ROOT, clean_environment, environment, multiarch, run
 
 TOOL = ROOT / "target/tools/bin/cargo-deb"
 TRIPLET = multiarch()
+CARGO = dict(re.findall(r'^(\w+) = "(.*)"$', (ROOT / "Cargo.toml").read_text().split("\n[lib]")[0], re.M))
+FILE = "liboz2blas.so." + CARGO["version"]
 LIBRARIES = "usr/lib/" + TRIPLET
 
 
@@ -45,9 +47,9 @@ def test_contents(package):
     modes = {path: mode for mode, _, path, _ in listed}
     links = {path: target for _, _, path, target in listed if target}
     assert all(owner == "0/0" for _, owner, _, _ in listed)
-    assert links == {LIBRARIES + "/liboz2blas.so": "liboz2blas.so.0", LIBRARIES + "/liboz2blas.so.0": "liboz2blas.so.0.1.0"}
+    assert links == {LIBRARIES + "/liboz2blas.so": "liboz2blas.so.0", LIBRARIES + "/liboz2blas.so.0": FILE}
     assert modes["usr/bin/oz2run"] == "-rwxr-xr-x"
-    plain = ["usr/include/oz2blas.h", LIBRARIES + "/liboz2blas.so.0.1.0", LIBRARIES + "/pkgconfig/oz2blas.pc",
+    plain = ["usr/include/oz2blas.h", LIBRARIES + "/" + FILE, LIBRARIES + "/pkgconfig/oz2blas.pc",
              "usr/share/man/man1/oz2run.1.gz", "usr/share/man/man7/oz2blas.7.gz"]
     doc = ["README.md", "copyright", "THIRD-PARTY", "docs/ways-in/README.md", "docs/symbols.md",
            "examples/product.c", "examples/product.f90", "examples/CMakeLists.txt", "examples/meson.build", "examples/meson.options"]
@@ -61,13 +63,12 @@ def test_contents(package):
 
 def test_control(package):
     assert field(package, "Package") == "oz2blas"
-    version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M).group(1)
-    assert field(package, "Version") == version + "-1"
+    assert field(package, "Version") == CARGO["version"] + "-1"
     assert field(package, "Architecture") == output("dpkg", "--print-architecture").strip()
     assert field(package, "Maintainer")
-    # The first line is the synopsis: lists of packages cut it off at 80 characters.
+    # The first line is the synopsis, into which cargo-deb puts no more than 79 characters.
     synopsis, *more = field(package, "Description").splitlines()
-    assert len(synopsis) < 80 and len(more) > 2
+    assert synopsis == CARGO["description"] and len(more) > 2
 
 
 def test_dependencies_are_enough(package, unpacked):
@@ -83,7 +84,7 @@ def test_dependencies_are_enough(package, unpacked):
 
 
 def test_stripped_with_soname(unpacked):
-    library = unpacked / LIBRARIES / "liboz2blas.so.0.1.0"
+    library = unpacked / LIBRARIES / FILE
     assert "[liboz2blas.so.0]" in output("readelf", "--dynamic", library)
     for file in (library, unpacked / "usr/bin/oz2run"):
         assert ".debug_info" not in output("readelf", "--section-headers", "--wide", file)
@@ -112,7 +113,7 @@ def test_licences(unpacked):
     assert "Permission is hereby granted" in (doc / "copyright").read_text()
     third_party = (doc / "THIRD-PARTY").read_text()
     tree = output("cargo", "tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}", cwd=ROOT)
-    crates = set(re.findall(r"^(\S+) v(\S+)", tree, re.M)) - {("oz2blas", "0.1.0")}
+    crates = set(re.findall(r"^(\S+) v(\S+)", tree, re.M)) - {("oz2blas", CARGO["version"])}
     assert len(crates) > 10
     for crate in crates:
         assert "\n%s %s: " % crate in third_party, crate
