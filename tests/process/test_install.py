@@ -50,7 +50,8 @@ def compiled(folder, *options):
 def test_prefix_and_pkg_config(tmp_path):
     prefix = tmp_path / "prefix"
     install("--prefix", prefix)
-    assert {"lib/liboz2blas.so", "lib/liboz2blas.so.0", "lib/pkgconfig/oz2blas.pc", "include/oz2blas.h", "bin/oz2run"} < set(files(prefix))
+    assert {"lib/liboz2blas.so", "lib/liboz2blas.so.0", "lib/pkgconfig/oz2blas.pc", "include/oz2blas.h", "bin/oz2run",
+            "share/man/man1/oz2run.1", "share/man/man7/oz2blas.7", "share/doc/oz2blas/examples/product.c"} < set(files(prefix))
     env = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "oz2blas"], env=env, check=True, capture_output=True, text=True).stdout.split()
     program = compiled(tmp_path, "-DHEADER", *flags, "-Wl,-rpath,%s" % (prefix / "lib"))
@@ -64,6 +65,18 @@ def test_prefix_and_pkg_config(tmp_path):
     install("--prefix", prefix)
     install("--remove", "--prefix", prefix)
     assert files(prefix) == []
+    assert not (prefix / "share/doc/oz2blas").exists()
+
+
+def test_folder_below_which_to_write(tmp_path):
+    """As for a package: the files say nothing of that folder."""
+    options = ("--prefix", "/opt/oz", "--libdir", "lib/machine", "--destdir", tmp_path)
+    install(*options)
+    assert {"opt/oz/lib/machine/liboz2blas.so.0", "opt/oz/bin/oz2run"} < set(files(tmp_path))
+    text = (tmp_path / "opt/oz/lib/machine/pkgconfig/oz2blas.pc").read_text()
+    assert text.startswith("prefix=/opt/oz\nlibdir=${prefix}/lib/machine\n") and "@" not in text
+    install("--remove", *options)
+    assert files(tmp_path) == []
 
 
 @pytest.mark.skipif(not shutil.which("update-alternatives"), reason="no Debian alternatives here")

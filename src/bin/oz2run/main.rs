@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use oz2blas::options::{Options, TABLE};
@@ -111,13 +111,17 @@ fn help() -> String {
     text
 }
 
-/// The library beside this program, or in the lib folder beside its folder.
+/// Where the library may be: beside this program, or in the lib folder beside its folder, or there in Debian's folder of the machine.
+fn folders(program: &Path) -> Vec<PathBuf> {
+    let Some(folder) = program.parent() else { return Vec::new() };
+    let lib = folder.with_file_name("lib");
+    let machine = lib.join(format!("{}-linux-gnu", std::env::consts::ARCH));
+    vec![folder.to_path_buf(), lib, machine]
+}
+
 fn library() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let lib = folder.parent().map(|prefix| prefix.join("lib"));
-    let folders = [Some(folder.to_path_buf()), lib];
-    folders.into_iter().flatten().map(|folder| folder.join("liboz2blas.so")).find(|file| file.is_file())
+    folders(&program).into_iter().map(|folder| folder.join("liboz2blas.so")).find(|file| file.is_file())
 }
 
 /// Ours first, so that its names are found before those of other preloaded libraries.
@@ -132,7 +136,7 @@ fn preload(library: &OsStr, before: Option<OsString>) -> OsString {
 
 fn run(invocation: &Invocation) -> ExitCode {
     let Some(library) = library() else {
-        return fail(2, "liboz2blas.so is neither beside oz2run nor in the lib folder beside it");
+        return fail(2, "liboz2blas.so is neither beside oz2run nor in the lib folder of its prefix");
     };
     let error = Command::new(&invocation.command[0])
         .args(&invocation.command[1..])
@@ -222,6 +226,13 @@ mod tests {
         for entry in &TABLE {
             assert!(text.contains(&format!("--{} ", entry.name.to_ascii_lowercase().replace('_', "-"))));
         }
+    }
+
+    #[test]
+    fn the_library_is_looked_for_in_the_own_prefix() {
+        let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        let expected = ["/usr/bin", "/usr/lib", &machine].map(PathBuf::from);
+        assert_eq!(folders("/usr/bin/oz2run".as_ref()), expected);
     }
 
     #[test]
