@@ -14,6 +14,7 @@ use oz2blas::ozaki::plan::{Accuracy, Balanced, Way};
 use oz2blas::route::Reason;
 
 use oz2blas::engine::cuda::{self, CUDA};
+use oz2blas::engine::selftest;
 
 /// Is the software device there? These tests never run on a real one: they inject faults.
 fn device() -> bool {
@@ -330,6 +331,8 @@ fn everything_is_bit_equal_to_the_portable_engine() {
         return;
     }
     plans_of_the_cpu();
+    // SAFETY: the device is there.
+    assert_eq!(unsafe { selftest::digest(&CUDA) }, selftest::EXPECTED);
     random_calls();
     blocks();
     // From here on a matrix takes many copies, of whole columns or of one column each.

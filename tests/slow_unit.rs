@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_void};
 
 use oz2blas::abi::control::oz2_last_call;
 use oz2blas::abi::fortran::dgemm_64_;
-use oz2blas::engine::cpu::{has_amx, probe};
+use oz2blas::engine::AMX;
+use oz2blas::engine::cpu::{has, probe};
 use oz2blas::options::{SetResult, set_option};
 use oz2blas::route::{Reason, experience};
 
@@ -55,7 +56,7 @@ impl Matrices {
 /// One test: the options, the state of the unit and what the time model learns belong to the process.
 #[test]
 fn a_slow_unit_sends_calls_to_the_native_blas_until_it_recovers() {
-    if !has_amx() {
+    if !has(AMX) {
         println!("no AMX here: nothing to test");
         return;
     }

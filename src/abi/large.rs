@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::{lines, nanoseconds_since, note_native, shape, verify};
-use crate::engine::cpu::{fpenv, probe, threads};
+use crate::engine::cpu::{fpenv, peek, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
 use crate::native::builtin;
@@ -65,7 +65,8 @@ unsafe fn emulate_clean(call: &Gemm, options: &Options) -> Result<Done, Declined
     let mut engines = engine::available_for(options.engine);
     let mut declined = None;
     loop {
-        let (route, machine) = decide(shape, engines, threads, options);
+        // SAFETY: by the contract of this function.
+        let (route, machine) = unsafe { decide(call, shape, engines, threads, options) };
         let with = match route {
             // SAFETY: by the contract of this function.
             Route::Emulate(engine) => unsafe {
@@ -123,7 +124,7 @@ pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
 fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     experience::accepted();
     // What took longer for the sake of its memory says nothing about the next call.
-    if emulated.engine == engine::AMX && !emulated.report.fresh {
+    if cost::learns(emulated.engine) && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
         let expected = cost::emulated_seconds(shape, *engine, report.moduli, machine.threads, machine.tops);
         if experience::emulated(shape, *nanoseconds as f64 * 1e-9, expected) {
@@ -246,8 +247,16 @@ fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) 
     });
 }
 
+/// Work below which a look at the data would take too much of the time of the call itself.
+const WORTH_A_LOOK: u64 = 512 * 512 * 512;
+
 /// The route of a call, with the machine as it was seen for it.
-fn decide<'a>(
+///
+/// # Safety
+///
+/// A and B of the call can be read.
+unsafe fn decide<'a>(
+    call: &Gemm,
     shape: &Shape,
     engines: &'a [usize],
     threads: usize,
@@ -265,6 +274,13 @@ fn decide<'a>(
         let asks = matches!(route, Route::Emulate(engine::AMX) | Route::Native(Reason::SlowUnit));
         if asks && probe::refresh() {
             machine.tops = probe::last();
+            route = route::decide(shape, &machine, options);
+        }
+        // Data that need few moduli may be worth it where ordinary ones are not.
+        let may_be = route == Route::Native(Reason::NoGain) && options.mode == Mode::Auto;
+        if may_be && machine.pause.is_none() && call.multiplications() >= WORTH_A_LOOK {
+            // SAFETY: by the contract of this function.
+            machine.moduli = machine.moduli.min(unsafe { peek::moduli(call, options.check) });
             route = route::decide(shape, &machine, options);
         }
         if let Some(reason) = machine.pause

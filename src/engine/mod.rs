@@ -10,22 +10,24 @@ use crate::route::Reason;
 pub mod cpu;
 pub mod cuda;
 pub mod process;
+pub mod selftest;
 
 /// The engines that OZ2_ENGINE can name, in the order in which auto prefers them. Their place in this list is their number.
 pub const NAMES: [&str; 5] = ["cuda", "amx", "avx512", "avx2", "portable"];
 
 pub const CUDA: usize = 0;
 pub const AMX: usize = 1;
-const AVX512: usize = 2;
-const AVX2: usize = 3;
+pub const AVX512: usize = 2;
+pub const AVX2: usize = 3;
 pub const PORTABLE: usize = 4;
 
-/// The engines of this version.
+/// The engines of this version, by their numbers.
 #[cfg(target_arch = "x86_64")]
-static ENGINES: [(usize, &dyn Engine); 3] =
-    [(CUDA, &cuda::CUDA), (AMX, &cpu::AMX), (PORTABLE, &cpu::PORTABLE)];
+static ENGINES: [Option<&dyn Engine>; NAMES.len()] =
+    [Some(&cuda::CUDA), Some(&cpu::AMX), Some(&cpu::AVX512), Some(&cpu::AVX2), Some(&cpu::PORTABLE)];
 #[cfg(not(target_arch = "x86_64"))]
-static ENGINES: [(usize, &dyn Engine); 2] = [(CUDA, &cuda::CUDA), (PORTABLE, &cpu::PORTABLE)];
+static ENGINES: [Option<&dyn Engine>; NAMES.len()] =
+    [Some(&cuda::CUDA), None, None, None, Some(&cpu::PORTABLE)];
 
 /// The number of a named engine.
 pub fn index_of(choice: EngineChoice) -> usize {
@@ -45,20 +47,38 @@ pub fn available() -> &'static [usize] {
 
 /// The same as far as it matters for a choice: nobody looks for CUDA or asks for AMX if another engine is named.
 pub fn available_for(choice: EngineChoice) -> &'static [usize] {
-    let wanted = |engine| choice == EngineChoice::Auto || choice == engine;
-    let has_cuda = wanted(EngineChoice::Cuda) && cuda::is_available();
-    let has_amx = wanted(EngineChoice::Amx) && cpu::has_amx();
-    match (has_cuda, has_amx) {
-        (true, true) => &[CUDA, AMX, PORTABLE],
-        (true, false) => &[CUDA, PORTABLE],
-        (false, true) => &[AMX, PORTABLE],
-        (false, false) => &[PORTABLE],
-    }
+    let is_there = |number: usize| match number {
+        CUDA => cuda::is_available(),
+        _ => cpu::has(number),
+    };
+    let wanted =
+        |number: usize| choice == EngineChoice::Auto || index_of(choice) == number || number == PORTABLE;
+    let set = (0..NAMES.len()).filter(|&number| wanted(number) && is_there(number));
+    let (list, count) = &LISTS[set.fold(0, |set, number| set | 1 << number)];
+    &list[..*count]
 }
+
+/// The numbers in each set of engines, in their order: what is asked for at every call is not put together at every call.
+static LISTS: [([usize; NAMES.len()], usize); 1 << NAMES.len()] = {
+    let mut lists = [([0; NAMES.len()], 0); 1 << NAMES.len()];
+    let mut set = 0;
+    while set < lists.len() {
+        let mut number = 0;
+        while number < NAMES.len() {
+            if set >> number & 1 == 1 {
+                lists[set].0[lists[set].1] = number;
+                lists[set].1 += 1;
+            }
+            number += 1;
+        }
+        set += 1;
+    }
+    lists
+};
 
 /// An engine of this version by its number.
 pub fn get(number: usize) -> Option<&'static dyn Engine> {
-    ENGINES.iter().find(|(n, _)| *n == number).map(|&(_, engine)| engine)
+    ENGINES.get(number).copied().flatten()
 }
 
 /// How a call is to be emulated.

@@ -100,6 +100,36 @@ const AMX: Costs = Costs {
     threaded: true,
 };
 
+/// One thread of the same server without its tile unit: products by VNNI.
+const AVX512: Costs = Costs {
+    fixed: 5e-6,
+    team: 60e-6,
+    input: 1.4e-9,
+    input_modulus: 0.135e-9,
+    output: 1.4e-9,
+    output_modulus: 0.17e-9,
+    product_rate: 0.25e12,
+    tile: 0.2e-6,
+    cached: None,
+    granule: (32, 64),
+    threaded: true,
+};
+
+/// The same with registers of 256 bits (AVX-VNNI; without it the products take three times as long).
+const AVX2: Costs = Costs {
+    fixed: 5e-6,
+    team: 60e-6,
+    input: 4e-9,
+    input_modulus: 1e-9,
+    output: 4e-9,
+    output_modulus: 2e-9,
+    product_rate: 0.1e12,
+    tile: 0.5e-6,
+    cached: None,
+    granule: (32, 64),
+    threaded: true,
+};
+
 /// Not measured yet: what the data sheets of a PCIe 4 card of the last generations promise, taken at a third. To be replaced by
 /// what scripts/gpu-check measures.
 const CUDA: Costs = Costs {
@@ -137,6 +167,8 @@ pub fn emulated_seconds(
     let costs = match engine {
         engine::CUDA => CUDA,
         engine::AMX => AMX,
+        engine::AVX512 => AVX512,
+        engine::AVX2 => AVX2,
         _ => PORTABLE,
     };
     let speed = match tops {
@@ -172,10 +204,19 @@ pub enum Forecast {
     Loss,
 }
 
-/// Compares the emulation with the native BLAS, both corrected by what calls like this one took on this machine. Experience
-/// counts for AMX alone: the portable engine is never worth it beside a real BLAS, and a GPU is not measured.
+/// The engines for which experience counts: the portable one is never worth it beside a real BLAS, and a GPU is not measured.
+pub fn learns(engine: usize) -> bool {
+    matches!(engine, engine::AMX | engine::AVX512 | engine::AVX2)
+}
+
+/// What was learned, as far as it is about an engine.
+fn learned(engine: usize, machine: &Machine) -> super::Learned {
+    if learns(engine) { machine.learned } else { Default::default() }
+}
+
+/// Compares the emulation with the native BLAS, both corrected by what calls like this one took on this machine.
 pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -> Forecast {
-    let learned = if engine == engine::AMX { machine.learned } else { Default::default() };
+    let learned = learned(engine, machine);
     let native = MARGIN * learned.native * native_seconds(call, machine.threads, machine.native_rate);
     let emulated = |tops| learned.emulated * emulated_seconds(call, engine, moduli, machine.threads, tops);
     let seconds = emulated(machine.tops);
@@ -191,7 +232,7 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
 /// The most moduli with which an engine is still done before the native BLAS, once the plan is made: what that took is spent
 /// either way.
 pub fn most_worth(call: &Shape, engine: usize, machine: &Machine) -> usize {
-    let learned = if engine == engine::AMX { machine.learned } else { Default::default() };
+    let learned = learned(engine, machine);
     let native = learned.native * native_seconds(call, machine.threads, machine.native_rate);
     let emulated = |moduli| emulated_seconds(call, engine, moduli, machine.threads, machine.tops);
     let rest = |moduli: &usize| learned.emulated * (emulated(*moduli) - emulated(0)) < native;

@@ -81,7 +81,7 @@ pub fn learned(call: &Shape) -> Learned {
     Learned { native: class.native.get(), emulated: class.emulated.get() }
 }
 
-/// A call was emulated by AMX: in so many seconds, where the model expects `forecast` without any factor. True if it took much
+/// A call was emulated on the CPU: in so many seconds, where the model expects `forecast` without any factor. True if it took much
 /// longer than calls like it did before.
 pub fn emulated(call: &Shape, seconds: f64, forecast: f64) -> bool {
     let class = class(call);

@@ -127,6 +127,8 @@ pub struct Machine<'a> {
     /// Multiplications a second and thread of its native DGEMM, by guess.
     pub native_rate: f64,
     pub learned: Learned,
+    /// The moduli that the mode auto is expected to need.
+    pub moduli: usize,
     /// What the probe of the tile unit read last, in TOPS.
     pub tops: Option<f64>,
     /// The last calls were read in vain for this Reason, so that this one is not to be tried.
@@ -137,7 +139,8 @@ impl<'a> Machine<'a> {
     /// A machine of which nothing was learned yet.
     pub fn new(engines: &'a [usize], threads: usize) -> Self {
         let native_rate = cost::native_rate();
-        Self { engines, threads, native_rate, learned: Learned::default(), tops: None, pause: None }
+        let (learned, moduli) = (Learned::default(), cost::TYPICAL_MODULI);
+        Self { engines, threads, native_rate, learned, moduli, tops: None, pause: None }
     }
 }
 
@@ -200,7 +203,7 @@ pub fn decide(call: &Shape, machine: &Machine, options: &Options) -> Route {
 
 /// The engine that is expected to be done first, of those that gain.
 fn fastest(call: &Shape, machine: &Machine, options: &Options) -> Result<usize, Reason> {
-    let moduli = if options.mode == Mode::Auto { cost::TYPICAL_MODULI } else { fixed_moduli(options) };
+    let moduli = if options.mode == Mode::Auto { machine.moduli } else { fixed_moduli(options) };
     let mut best = Err(Reason::NoGain);
     let mut least = f64::INFINITY;
     for &engine in machine.engines {

@@ -58,12 +58,12 @@ class Result:
 def has_engine(name):
     """This machine can run the engine, as the launcher tells it."""
     told = subprocess.run([OZ2RUN, "--doctor"], capture_output=True, text=True, env=clean_environment(), timeout=60)
-    return re.search(r"^engine +%s: available$" % name, told.stdout, re.M) is not None
+    return re.search(r"^engine +%s: available\b" % name, told.stdout, re.M) is not None
 
 
 def host_engine():
     """What computes on the CPU if nothing is said."""
-    return "amx" if has_engine("amx") else "portable"
+    return next(name for name in ("amx", "avx512", "avx2", "portable") if has_engine(name))
 
 
 def clean_environment():

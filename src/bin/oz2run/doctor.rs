@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use oz2blas::engine;
-use oz2blas::engine::cpu::{probe, threads};
+use oz2blas::engine::cpu::{self, probe, rate, threads};
 use oz2blas::native::find::{Symbol, provider};
 use oz2blas::options::{self, TABLE};
 use oz2blas::route::{Machine, Route, Shape, decide};
@@ -26,11 +26,24 @@ fn cpu(out: &mut String) -> std::fmt::Result {
     writeln!(out, "features     {}", if present.is_empty() { "none".to_owned() } else { present.join(" ") })
 }
 
+/// What is measured of an engine: multiplications and additions of bytes a second of one thread, in the product of a tile.
+fn available(number: usize) -> String {
+    let rate =
+        cpu::available().find(|(n, _)| *n == number).map(|(_, engine)| engine.kernels()).map(|kernels| {
+            // SAFETY: the machine can run the kernels.
+            unsafe { rate::tops(kernels) }
+        });
+    match rate {
+        Some(tops) => format!("available, {tops:.2} TOPS a thread"),
+        None => "available".to_owned(),
+    }
+}
+
 fn engines(out: &mut String) -> std::fmt::Result {
     for (number, name) in engine::NAMES.iter().enumerate() {
         let state = match *name {
             "cuda" => engine::cuda::description(),
-            _ if engine::available().contains(&number) => "available".to_owned(),
+            _ if engine::available().contains(&number) => available(number),
             _ if engine::get(number).is_some() => "not on this machine".to_owned(),
             _ => "not in this version".to_owned(),
         };

@@ -10,6 +10,7 @@ use oz2blas::options::{Options, TABLE};
 
 mod doctor;
 mod replay;
+mod selftest;
 
 /// The environment variables that the arguments ask for, and the command that follows them.
 #[derive(Debug, PartialEq)]
@@ -23,6 +24,7 @@ enum Request {
     Help,
     Version,
     Doctor(Vec<(String, String)>),
+    Selftest,
     Replay(Vec<(String, String)>, PathBuf),
     Run(Invocation),
 }
@@ -53,6 +55,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
             Some("help") => return Ok(Request::Help),
             Some("version") => return Ok(Request::Version),
             Some("doctor") => doctor = true,
+            Some("selftest") => return Ok(Request::Selftest),
             Some(option) => {
                 let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
                 if name == "replay" {
@@ -97,6 +100,8 @@ fn help() -> String {
         Example: oz2run --min-size 0 --stats python3 -c 'import numpy; ...'\n\n\
         \x20 --help, --version\n\
         \x20 --doctor                 what this machine has, and what would be emulated\n\
+        \x20 --selftest               computes 200 products with every engine of this machine and compares their digest with the one\n\
+        \x20                          that every machine must give; exit status 1 if one is wrong\n\
         \x20 --replay FILE            makes the call of a file that OZ2_VERIFY_DUMP wrote again, and compares; exit status 1\n\
         \x20                          if it differs from the native BLAS, 2 if it could not be made\n\n\
         Options, each also as an environment variable OZ2_NAME:\n"
@@ -162,6 +167,11 @@ fn main() -> ExitCode {
         Ok(Request::Help) => print(&help()),
         Ok(Request::Version) => print(concat!("oz2run ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Request::Doctor(variables)) => print(&doctor::report(library().as_deref(), &variables)),
+        Ok(Request::Selftest) => {
+            let (text, wrong) = selftest::report();
+            print(&text);
+            ExitCode::from(u8::from(wrong))
+        }
         Ok(Request::Replay(variables, file)) => match replay::report(&file, &variables) {
             Ok((text, differs)) => {
                 print(&text);

@@ -183,7 +183,7 @@ mod tests {
     /// One test, since the readings belong to the process.
     #[test]
     fn readings_are_sound_and_can_be_forced() {
-        if !crate::engine::cpu::has_amx() {
+        if !crate::engine::cpu::has(crate::engine::AMX) {
             println!("no AMX here: nothing is probed");
             return;
         }
