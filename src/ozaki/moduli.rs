@@ -9,7 +9,7 @@ pub const MAX_MODULI: usize = 20;
 pub const MODULI: [i32; MAX_MODULI] =
     [256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173];
 
-/// Bits per limb of [`Crt::weights`]: a sum of 20 limbs times |y| <= 128 stays below 2^52, exact in an `i64` and in a double.
+/// Bits per limb of [`Crt::weights`]: a sum of 20 limbs times |y| <= 128 stays below 2^52, exact in a double.
 pub const LIMB_BITS: u32 = 40;
 /// Limbs that hold the product of 20 moduli (156 bits).
 pub const LIMBS: usize = 4;
@@ -32,6 +32,8 @@ pub struct Crt {
     pub weights: [[i64; LIMBS]; MAX_MODULI],
     /// P in limbs of 40 bits, lowest first.
     pub product_limbs: [i64; LIMBS],
+    /// Limbs that P and the weights have.
+    pub limbs: usize,
 }
 
 const fn inverse_modulo(a: i32, p: i32) -> i32 {
@@ -81,7 +83,16 @@ const fn crt_of(n: usize) -> Crt {
         weights[l] = limbs_of(weight);
         l += 1;
     }
-    Crt { n, product, limit, checked_limit, inverses, weights, product_limbs: limbs_of(product) }
+    Crt {
+        n,
+        product,
+        limit,
+        checked_limit,
+        inverses,
+        weights,
+        product_limbs: limbs_of(product),
+        limbs: product.bit_length().div_ceil(LIMB_BITS) as usize,
+    }
 }
 
 static TABLE: [Crt; MAX_MODULI - 1] = {

@@ -24,48 +24,68 @@ impl Reconstruct {
         Self { crt, reciprocals: MODULI.map(|p| 1.0 / f64::from(p)), mu, nu }
     }
 
-    /// The whole entry: alpha C' 2^-(s+t), plus beta c if there is an addend (`addend` is RN(beta c), or None for beta = 0).
-    /// `residue(l)` is y_l = r_l q_l mod p_l, canonical. `peak` is raised to |C'| / P, exact to 2^-40.
-    #[inline]
-    pub fn entry(
+    /// Whole entries, of a column: alpha C' 2^-(s+t), plus beta c if there are addends (RN(beta c); None for beta = 0).
+    /// `residue(l, i)` is y_l = r_l q_l mod p_l of entry i, `scale(i)` its s + t. The results go to `out`; `peak` is raised to the
+    /// largest |C'| / P, exact to 2^-40.
+    #[inline(always)]
+    pub fn entries<const W: usize>(
         &self,
-        residue: impl Fn(usize) -> i8,
-        scale: i32,
-        addend: Option<f64>,
+        residue: impl Fn(usize, usize) -> i8,
+        scale: impl Fn(usize) -> i32,
+        addends: Option<&[f64; W]>,
+        out: &mut [f64],
         peak: &mut f64,
-    ) -> f64 {
-        let (product, fraction) = self.product(residue, self.nu - scale);
-        *peak = peak.max(fraction.abs());
-        match addend {
-            None if self.mu == 1.0 => product,
-            None => self.mu.mul_add(product, 0.0),
-            Some(addend) => self.mu.mul_add(product, addend),
+    ) {
+        let (sums, fractions) = self.sums::<W>(residue);
+        for (i, out) in out.iter_mut().enumerate() {
+            *peak = peak.max(fractions[i].abs());
+            let product = round_limbs(sums.map(|sum| sum[i] as i64), self.nu - scale(i));
+            *out = match addends {
+                None if self.mu == 1.0 => product,
+                None => self.mu.mul_add(product, 0.0),
+                Some(addends) => self.mu.mul_add(product, addends[i]),
+            };
         }
     }
 
     /// RN(C' 2^exponent), where C' is the residue of smallest magnitude of sum_l y_l P / p_l modulo P; and C' / P.
+    pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> (f64, f64) {
+        let (sums, fractions) = self.sums::<1>(|l, _| residue(l));
+        (round_limbs(sums.map(|sum| sum[0] as i64), exponent), fractions[0])
+    }
+
+    /// C' of W entries in limbs of 40 bits, and C' / P.
     ///
     /// C' / P = sum_l y_l / p_l less the nearest integer, which double arithmetic finds with certainty because |C'| <= H_N keeps
-    /// 2^-32 away from a tie. C' itself is the same sum in limbs of 40 bits, exact in `i64`. Of residues that a fault has changed
-    /// the y_l may be any bytes: C' is right for them as they are, and the nearest integer may be the other one of a tie.
-    #[inline]
-    pub fn product(&self, residue: impl Fn(usize) -> i8, exponent: i32) -> (f64, f64) {
+    /// 2^-32 away from a tie. C' itself is the same sum in limbs, exact in doubles since they stay below 2^53. Of residues that a
+    /// fault has changed the y_l may be any bytes: C' is right for them as they are, and the nearest integer may be the other one
+    /// of a tie.
+    #[inline(always)]
+    fn sums<const W: usize>(&self, residue: impl Fn(usize, usize) -> i8) -> ([[f64; W]; LIMBS], [f64; W]) {
         let crt = self.crt;
-        let mut sums = [0i64; LIMBS];
-        let mut fraction = 0.0;
+        let (mut sums, mut fractions) = ([[0.0; W]; LIMBS], [0.0; W]);
         for l in 0..crt.n {
-            let y = residue(l);
-            fraction += f64::from(y) * self.reciprocals[l];
-            for (sum, weight) in sums.iter_mut().zip(&crt.weights[l]) {
-                *sum += i64::from(y) * weight;
+            let y: [f64; W] = std::array::from_fn(|i| f64::from(residue(l, i)));
+            for (fraction, y) in fractions.iter_mut().zip(y) {
+                *fraction += y * self.reciprocals[l];
+            }
+            for (sums, &weight) in sums[..crt.limbs].iter_mut().zip(&crt.weights[l]) {
+                let weight = weight as f64;
+                for (sum, y) in sums.iter_mut().zip(y) {
+                    *sum += y * weight;
+                }
             }
         }
-        let nearest = (fraction + ROUND) - ROUND;
-        let quotient = nearest as i32 as i64;
-        for (sum, part) in sums.iter_mut().zip(&crt.product_limbs) {
-            *sum -= quotient * part;
+        let nearest = fractions.map(|fraction| (fraction + ROUND) - ROUND);
+        for (fraction, nearest) in fractions.iter_mut().zip(nearest) {
+            *fraction -= nearest;
         }
-        (round_limbs(sums, exponent), fraction - nearest)
+        for (sums, &part) in sums[..crt.limbs].iter_mut().zip(&crt.product_limbs) {
+            for (sum, nearest) in sums.iter_mut().zip(nearest) {
+                *sum -= nearest * part as f64;
+            }
+        }
+        (sums, fractions)
     }
 }
 

@@ -287,7 +287,7 @@ pub unsafe fn reconstruct_tiles(block: &Reconstruction) {
 ///
 /// As for [`Kernels::reconstruct`].
 #[inline(always)]
-pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(usize, usize) -> usize) {
+pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: impl Fn(usize, usize) -> usize) {
     let at = of.place(tile);
     // SAFETY: the residues of the tile are there.
     let residues = unsafe { std::slice::from_raw_parts(of.tile_residues(tile), of.moduli * TILE) };
@@ -295,16 +295,15 @@ pub unsafe fn reconstruct_tile(of: &Reconstruction, tile: usize, residue_at: fn(
     let (mut out, mut peak) = ([0.0; TILE], 0.0);
     for j in 0..at.columns {
         let column = &mut out[j * PANEL..][..at.rows];
+        let mut addends = [0.0; PANEL];
         if add {
             // SAFETY: by the contract of this function.
-            unsafe { read_column(of.c, of.at.i + at.i, of.at.j + at.j + j, column) };
+            unsafe { read_column(of.c, of.at.i + at.i, of.at.j + at.j + j, &mut addends[..at.rows]) };
+            addends.iter_mut().for_each(|c| *c *= of.beta);
         }
-        for (i, c) in column.iter_mut().enumerate() {
-            let place = residue_at(i, j);
-            let scale = of.rows[at.i + i] + of.columns[at.j + j];
-            let addend = add.then_some(of.beta * *c);
-            *c = of.with.entry(|l| residues[l * TILE + place], scale, addend, &mut peak);
-        }
+        let residue = |l: usize, i: usize| residues[l * TILE + residue_at(i, j)];
+        let scale = |i: usize| of.rows[at.i + i] + of.columns[at.j + j];
+        of.with.entries::<PANEL>(residue, scale, add.then_some(&addends), column, &mut peak);
     }
     if of.check.is_some_and(|check| !check.admits(peak)) {
         return;
