@@ -58,7 +58,7 @@ def test_64_bit_integers_without_suffix():
     passed_all(check_cases(LIB, "--int64", "--process", "--strict", env=env))
 
 
-@pytest.mark.parametrize("engine", ["amx", "portable"])
+@pytest.mark.parametrize("engine", ["amx", "avx512", "avx2", "portable"])
 def test_engine(engine):
     if not has_engine(engine):
         pytest.skip("this machine has no " + engine)

@@ -31,7 +31,7 @@ for value in ("off", "on", "off"):
 """
 
 
-@pytest.mark.parametrize("engine", ["portable", "amx"])
+@pytest.mark.parametrize("engine", ["amx", "avx512", "avx2", "portable"])
 def test_the_check_is_counted_and_told(engine):
     if not has_engine(engine):
         pytest.skip("no %s here" % engine)

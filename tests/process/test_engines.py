@@ -1,5 +1,5 @@
-"""The engine amx in real programs: the same bits as the portable engine, and no
-trouble where the system refuses the unit. Without AMX all but the refusal is skipped."""
+"""The CPU engines in real programs: the same bits from all of them, no trouble where the system refuses AMX, and what the time
+model makes of data that need few moduli. What this machine does not have is skipped."""
 
 import json
 import os
@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from helpers import LIB, PROGRAMS, PYTHON, environment, has_engine, run
+from helpers import LIB, OZ2RUN, PYTHON, environment, has_engine, run
 
+ENGINES = [name for name in ("amx", "avx512", "avx2", "portable") if has_engine(name)]
 needs_amx = pytest.mark.skipif(not has_engine("amx"), reason="this machine has no AMX")
 
 
@@ -21,18 +22,49 @@ def engines(result):
             for one in result.stats for name in one["engines"]}
 
 
-@needs_amx
 @pytest.mark.parametrize("sizes", [(70, 60, 50), (1, 1, 1), (33, 65, 129), (300, 200, 150)])
 @pytest.mark.parametrize("mode", ["auto", "accurate", "fast"])
-def test_same_bits_as_the_portable_engine(build, sizes, mode):
+def test_same_bits_from_every_engine(build, sizes, mode):
     seen = set()
-    for engine in ("amx", "portable"):
-        for threads in ("1", "2", "5"):
+    for engine in ENGINES:
+        for threads in ("1", "2", "5") if engine in ("amx", "portable") else ("2",):
             env = environment(preload=[LIB], blas="reference", OZ2_ENGINE=engine, OZ2_MODE=mode, OZ2_NUM_THREADS=threads)
             result = run([build("product.c"), *sizes], env)
             assert result.out.endswith("good\n") and set(engines(result)) == {engine}, str(result)
             seen.add(tuple(hash_of(result)))
     assert len(seen) == 1 and seen.pop(), seen
+
+
+def test_selftest():
+    """Every engine gives the digest that every machine must give."""
+    result = run([OZ2RUN, "--selftest"], environment())
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines] == ENGINES, str(result)
+    assert all(line.endswith(": good") for line in lines), str(result)
+
+
+FIRST_CALL = """
+import json, sys
+import numpy as np
+rng, n = np.random.default_rng(1), 2048
+data = {"signs": lambda: rng.choice([-1.0, 1.0], (n, n)), "real": lambda: rng.random((n, n)) - 0.5}[sys.argv[1]]
+a, b = (np.asfortranarray(data()) for _ in "ab")
+a @ b
+"""
+
+
+@pytest.mark.skipif(not has_engine("avx512"), reason="this machine has no AVX-512 with VNNI")
+@pytest.mark.parametrize("data, route", [("signs", {"emulated": 1, "native": 0}), ("real", {"emulated": 0, "native": 1})])
+def test_few_moduli_are_worth_it_where_many_are_not(data, route):
+    """By the time model alone: nothing has been learned at the first call."""
+    env = environment(preload=[LIB], OZ2_ENGINE="avx512", OZ2_MIN_SIZE=None, OZ2_NUM_THREADS="1")
+    result = run([PYTHON, "-c", FIRST_CALL, data], env)
+    (stats,) = result.stats
+    assert {name: stats[name] for name in route} == route, str(result)
+    if route["native"]:
+        assert stats["reasons"] == {"no gain": 1}, str(result)
+    else:
+        assert stats["engines"] == {"avx512": 1} and stats["moduli"] == {"2": 1}, str(result)
 
 
 @needs_amx
@@ -102,7 +134,7 @@ def test_a_refused_permission_means_no_amx(build, refusing):
     env = environment(preload=[refusing, LIB], blas="reference")
     result = run([build("product.c"), 70, 60, 50], env)
     assert result.out.endswith("good\n") and result.err == "", str(result)
-    assert set(engines(result)) == {"portable"}, str(result)
+    assert set(engines(result)) == {next(name for name in ENGINES if name != "amx")}, str(result)
 
 
 def test_a_refused_permission_and_amx_by_name(build, refusing):
