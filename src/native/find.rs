@@ -292,9 +292,10 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
         }
         NativeChoice::Auto => {}
     }
-    in_handle(libc::RTLD_NEXT, name).or_else(|| in_loaded_objects(name)).or_else(|| {
-        usual_names(name).iter().find_map(|file| open(file).ok().and_then(|handle| in_handle(handle, name)))
-    })
+    let in_usual = |file: &&CStr| open(file).ok().and_then(|handle| in_handle(handle, name));
+    in_handle(libc::RTLD_NEXT, name)
+        .or_else(|| in_loaded_objects(name))
+        .or_else(|| usual_names(name).iter().find_map(in_usual))
 }
 
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
@@ -310,22 +311,18 @@ pub fn overridable(names: &[&CStr]) -> Option<NonNull<c_void>> {
     names.iter().find_map(|name| anywhere(name))
 }
 
+/// A function of the same library as another one: of the object that this one is in, or of what that object depends on.
+pub fn beside(address: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
+    let _no_forks = hold_forks();
+    let (_, file) = object_of(address.as_ptr())?;
+    with_loaded(&file, |handle| in_handle(handle, name))?
+}
+
 /// The file that provides an address, for `oz2run --doctor` and the log.
 pub fn provider(address: NonNull<c_void>) -> String {
     let _no_forks = hold_forks();
     object_of(address.as_ptr())
         .map_or_else(|| "unknown".to_owned(), |(_, file)| file.to_string_lossy().into_owned())
-}
-
-/// Whether a library file is one of the usual builds with 64-bit integers behind unsuffixed names (libblas64, libopenblas64, ...).
-pub fn has_wide_integers(file: &str) -> bool {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    ["libblas64.", "libopenblas64.", "libblis64.", "libblas64-", "libopenblas64p", "libblis64-"]
-        .iter()
-        .any(|stem| name.starts_with(stem))
-        || file.contains("blas64-") // folders of alternatives such as openblas64-pthread
-        || file.contains("/blas64/")
-        || file.contains("blis64-")
 }
 
 #[cfg(test)]
@@ -364,14 +361,5 @@ mod tests {
         assert!(same_file(&c(&file), &c(&link)));
         assert!(!same_file(&c(&file), &c(&copy)));
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn builds_with_wide_integers_are_known_by_their_files() {
-        assert!(has_wide_integers("/usr/lib/x/libblas64.so.3"));
-        assert!(has_wide_integers("/usr/lib/x/openblas64-pthread/libblas64.so.3"));
-        assert!(has_wide_integers("/usr/lib/x/blas64/libblas64.so.3"));
-        assert!(!has_wide_integers("/usr/lib/x/openblas-pthread/libblas.so.3"));
-        assert!(!has_wide_integers("/usr/lib64/libblas.so.3"));
     }
 }

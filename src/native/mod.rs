@@ -5,3 +5,4 @@ pub mod builtin;
 pub mod call;
 pub mod embedded;
 pub mod find;
+pub mod integers;

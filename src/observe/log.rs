@@ -45,10 +45,11 @@ pub enum Kind {
     DumpFile,
     Threads,
     MissingRoutine,
+    IntegersInDoubt,
 }
 
 const REPEATS: u32 = 3;
-static WRITTEN: [AtomicU32; 9] = [const { AtomicU32::new(0) }; 9];
+static WRITTEN: [AtomicU32; 10] = [const { AtomicU32::new(0) }; 10];
 
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {

@@ -43,10 +43,12 @@ pub enum Reason {
     SlowUnit,
     /// The engine (CUDA) cannot compute by the plan that the data need.
     FinerPlan,
+    /// Nobody can tell how wide the integers of the call are, or they are not those that OZ2_INTEGER says.
+    IntegersInDoubt,
 }
 
 impl Reason {
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     pub const ALL: [Self; Self::COUNT] = [
         Self::QuickReturn,
@@ -65,6 +67,7 @@ impl Reason {
         Self::Forked,
         Self::SlowUnit,
         Self::FinerPlan,
+        Self::IntegersInDoubt,
     ];
 
     /// The name in the statistics; never changes.
@@ -86,6 +89,7 @@ impl Reason {
             Self::Forked => "forked",
             Self::SlowUnit => "slow unit",
             Self::FinerPlan => "finer plan",
+            Self::IntegersInDoubt => "integers in doubt",
         }
     }
 }

@@ -37,8 +37,16 @@ BLAS = {
     "reference": SYSTEM / "blas" / "libblas.so.3",
     "openblas": SYSTEM / "openblas-pthread" / "libblas.so.3",
 }
+# With 64-bit integers behind the same names.
+BLAS64 = {
+    "reference": SYSTEM / "blas64" / "libblas64.so.3",
+    "openblas": SYSTEM / "openblas64-pthread" / "libblas64.so.3",
+}
 # Netlib's testers lie beside the reference BLAS.
 NETLIB = SYSTEM / "blas"
+NETLIB64 = SYSTEM / "blas64"
+# The reference LAPACK, and its testers.
+LAPACK = SYSTEM / "lapack"
 
 
 class Result:
