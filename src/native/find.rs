@@ -1,7 +1,8 @@
 //! Finding functions in the process, above all the native BLAS: by the same spelling as the call, so that the width of the
 //! integers always matches, and never this library itself.
 //!
-//! The order (each step has a real program that needs it): OZ2_NATIVE; the next object after ours (preloaded or linked);
+//! The order (each step has a real program that needs it): OZ2_NATIVE; what the program is linked to statically together with this
+//! library; the next object after ours (preloaded or linked);
 //! every loaded object (a Python extension loads its BLAS where the search by scope does not see it); the usual library
 //! names; else None, and the caller uses the embedded BLAS.
 
@@ -10,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::linked;
 use crate::engine::process::hold_forks;
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Integer, NativeChoice};
@@ -293,7 +295,8 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
         NativeChoice::Auto => {}
     }
     let in_usual = |file: &&CStr| open(file).ok().and_then(|handle| in_handle(handle, name));
-    in_handle(libc::RTLD_NEXT, name)
+    linked::function(name)
+        .or_else(|| in_handle(libc::RTLD_NEXT, name))
         .or_else(|| in_loaded_objects(name))
         .or_else(|| usual_names(name).iter().find_map(in_usual))
 }

@@ -8,7 +8,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use super::find;
+use super::{find, linked};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integers {
@@ -31,7 +31,7 @@ const QUESTION: i64 = -0xFFFF_FFFD;
 pub unsafe fn of(provider: NonNull<c_void>, cblas: bool) -> Option<Integers> {
     let name = if cblas { c"cblas_isamax" } else { c"isamax_" };
     // No lock of ours is held while foreign code runs.
-    let function = find::beside(provider, name)?;
+    let function = linked::companion(provider).or_else(|| find::beside(provider, name))?;
     // SAFETY: by the contract of this function.
     unsafe { ask(function, cblas) }
 }

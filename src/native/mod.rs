@@ -6,3 +6,4 @@ pub mod call;
 pub mod embedded;
 pub mod find;
 pub mod integers;
+mod linked;

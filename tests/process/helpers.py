@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 LIB = Path(os.environ.get("OZ2_LIB", ROOT / "target/release/liboz2blas.so")).resolve()
 OZ2RUN = LIB.parent / "oz2run"
+ARCHIVE = LIB.parent / "liboz2blas_wrap.a"
 PYTHON = os.environ.get("OZ2_TEST_PYTHON", str(ROOT / "target/venv/bin/python"))
 
 
