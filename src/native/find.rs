@@ -153,6 +153,11 @@ fn is_switch(file: &CStr) -> bool {
     defines(file, c"flexiblas_switch") || defines(file, c"lbt_forward")
 }
 
+/// The function is of a switch that has loaded this library: calling it would lead here again.
+fn comes_back(address: NonNull<c_void>) -> bool {
+    object_of(address.as_ptr()).is_some_and(|(_, file)| is_switch(&file)) && !is_in_front()
+}
+
 /// This library was preloaded or is linked to the program, rather than loaded by somebody for its own use.
 fn is_in_front() -> bool {
     // SAFETY: null means the program with all that is global. RTLD_DEFAULT would say what this library itself sees.
@@ -302,8 +307,9 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
 }
 
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
-    // The first one may be a jump of ours (abi/forward.rs) that hides the next.
+    // The first one may be a jump of ours (abi/forward.rs) that hides the next, or FlexiBLAS's, which leads to its BLAS.
     in_handle(libc::RTLD_DEFAULT, name)
+        .filter(|&address| !comes_back(address))
         .or_else(|| in_handle(libc::RTLD_NEXT, name))
         .or_else(|| in_loaded_objects(name))
 }
