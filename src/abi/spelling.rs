@@ -1,6 +1,7 @@
 //! A name under which a GEMM can be called.
 
 use std::ffi::{CStr, c_void};
+use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -45,7 +46,8 @@ impl Spelling {
         let integers = match self.width {
             Width::Narrow => Some(Integers::Narrow),
             Width::Wide => Some(Integers::Wide),
-            Width::ByOption => self.by_option(native),
+            // A log can panic, and the barrier of a call comes later.
+            Width::ByOption => catch_unwind(|| self.by_option(native)).unwrap_or(None),
         };
         let known = match integers {
             Some(Integers::Narrow) => NARROW,
