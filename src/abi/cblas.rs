@@ -124,6 +124,10 @@ impl Arguments {
     unsafe fn enter(&self, spelling: &'static Spelling) {
         let options = super::start();
         let (native, wide) = spelling.resolve();
+        let Some(wide) = wide else {
+            // SAFETY: as below.
+            return super::unread(|| unsafe { native.iter().for_each(|&address| self.call(address)) });
+        };
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
             super::gemm(options, self.parse(wide), |pass| match (native, pass) {

@@ -178,6 +178,18 @@ pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass
     });
 }
 
+/// Takes a call of which nothing can be read, since nobody knows how wide its integers are. No mark is left: an error handler
+/// may longjmp out.
+#[cold]
+pub(crate) fn unread(pass: impl FnOnce()) {
+    last::with_thread(|thread| {
+        if !thread.inside.get() {
+            note_native(thread, Reason::IntegersInDoubt, 0, 0);
+        }
+        pass();
+    });
+}
+
 fn nanoseconds_since(clock: Instant) -> u64 {
     u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,48 +1,87 @@
 //! A name under which a GEMM can be called.
 
 use std::ffi::{CStr, c_void};
+use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::native::find::{self, Symbol};
-use crate::options::{self, Integer, NativeChoice};
+use crate::native::integers::{self, Integers};
+use crate::observe::log::{self, Kind, Level};
+use crate::options::{self, Integer};
 
 /// A spelling: the native function of the same name, the integers behind it, and the names of its error handler.
 pub(crate) struct Spelling {
     native: Symbol,
     width: Width,
     pub xerbla: &'static [&'static CStr],
-    /// What is known of the width: UNKNOWN, NARROW or WIDE. Asking takes as long as a small product.
+    /// What is known of the width. Asking takes as long as a small product.
     known: AtomicU8,
 }
 
 const UNKNOWN: u8 = 0;
 const NARROW: u8 = 1;
 const WIDE: u8 = 2;
+const IN_DOUBT: u8 = 3;
 
 impl Spelling {
     pub const fn new(name: &'static CStr, width: Width, xerbla: &'static [&'static CStr]) -> Self {
         Self { native: Symbol::native(name), width, xerbla, known: AtomicU8::new(UNKNOWN) }
     }
 
-    /// The native function, and whether its integers have 64 bits.
+    /// The native function, and whether its integers have 64 bits. None: nobody can tell, or it is not what the caller is said to
+    /// have; then there is a native function, and it is to get the call unread.
     #[inline]
-    pub fn resolve(&self) -> (Option<NonNull<c_void>>, bool) {
+    pub fn resolve(&self) -> (Option<NonNull<c_void>>, Option<bool>) {
         let native = self.native.address();
-        match self.known.load(Ordering::Relaxed) {
-            UNKNOWN => (native, self.find_width(native)),
-            known => (native, known == WIDE),
-        }
+        let known = match self.known.load(Ordering::Relaxed) {
+            UNKNOWN => self.find_width(native),
+            known => known,
+        };
+        (native, if known == IN_DOUBT { None } else { Some(known == WIDE) })
     }
 
     #[cold]
-    fn find_width(&self, native: Option<NonNull<c_void>>) -> bool {
-        let wide = self.width.is_wide(native);
+    fn find_width(&self, native: Option<NonNull<c_void>>) -> u8 {
+        let integers = match self.width {
+            Width::Narrow => Some(Integers::Narrow),
+            Width::Wide => Some(Integers::Wide),
+            // A log can panic, and the barrier of a call comes later.
+            Width::ByOption => catch_unwind(|| self.by_option(native)).unwrap_or(None),
+        };
+        let known = match integers {
+            Some(Integers::Narrow) => NARROW,
+            Some(Integers::Wide) => WIDE,
+            None => IN_DOUBT,
+        };
         // Without a provider the answer may change when one has been loaded.
         if native.is_some() {
-            self.known.store(if wide { WIDE } else { NARROW }, Ordering::Relaxed);
+            self.known.store(known, Ordering::Relaxed);
         }
-        wide
+        known
+    }
+
+    /// The option speaks of the caller. The native function must have the same integers, since it gets the caller's arguments.
+    fn by_option(&self, native: Option<NonNull<c_void>>) -> Option<Integers> {
+        let asked = match options::current().integer {
+            Integer::Auto => None,
+            Integer::Lp64 => Some(Integers::Narrow),
+            Integer::Ilp64 => Some(Integers::Wide),
+        };
+        let Some(native) = native else { return asked.or(Some(Integers::Narrow)) };
+        let cblas = self.native.name().to_bytes().starts_with(b"cblas_");
+        // SAFETY: the function is of a BLAS.
+        let found = unsafe { integers::of(native, cblas) };
+        let (name, file) = (self.native.name().to_string_lossy(), find::provider(native));
+        tracing::debug!(name = &*name, provider = file, integers = ?found, "integers");
+        let doubt = match (asked, found) {
+            (Some(asked), Some(found)) if asked != found => "has the other integers than OZ2_INTEGER says",
+            (None, None) => "does not tell how wide its integers are (OZ2_INTEGER=lp64 or ilp64 would)",
+            _ => return asked.or(found),
+        };
+        let text = format!("{name} in {file} {doubt}; its calls are passed on unread");
+        log::once(Kind::IntegersInDoubt, Level::Warn, &text);
+        None
     }
 }
 
@@ -67,25 +106,6 @@ pub(crate) use spelling;
 pub(crate) enum Width {
     Narrow,
     Wide,
-    /// By OZ2_INTEGER, and for auto by the provider: some libraries have 64-bit integers behind plain names.
+    /// By OZ2_INTEGER and by what the native library says: some have 64-bit integers behind plain names.
     ByOption,
-}
-
-impl Width {
-    /// Have the integers 64 bits? `provider` is the native function, if there is one.
-    fn is_wide(self, provider: Option<NonNull<c_void>>) -> bool {
-        match self {
-            Self::Narrow => false,
-            Self::Wide => true,
-            Self::ByOption => {
-                let options = options::current();
-                match options.integer {
-                    Integer::Lp64 => false,
-                    Integer::Ilp64 => true,
-                    Integer::Auto if options.native == NativeChoice::Builtin => false,
-                    Integer::Auto => provider.is_some_and(|p| find::has_wide_integers(&find::provider(p))),
-                }
-            }
-        }
-    }
 }

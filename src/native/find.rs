@@ -1,7 +1,8 @@
 //! Finding functions in the process, above all the native BLAS: by the same spelling as the call, so that the width of the
 //! integers always matches, and never this library itself.
 //!
-//! The order (each step has a real program that needs it): OZ2_NATIVE; the next object after ours (preloaded or linked);
+//! The order (each step has a real program that needs it): OZ2_NATIVE; what the program is linked to statically together with this
+//! library; the next object after ours (preloaded or linked);
 //! every loaded object (a Python extension loads its BLAS where the search by scope does not see it); the usual library
 //! names; else None, and the caller uses the embedded BLAS.
 
@@ -10,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::linked;
 use crate::engine::process::hold_forks;
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Integer, NativeChoice};
@@ -149,6 +151,11 @@ fn with_loaded<T>(file: &CStr, f: impl FnOnce(*mut c_void) -> T) -> Option<T> {
 /// A library that switches between BLAS libraries (FlexiBLAS, libblastrampoline) and that may have loaded this one as such.
 fn is_switch(file: &CStr) -> bool {
     defines(file, c"flexiblas_switch") || defines(file, c"lbt_forward")
+}
+
+/// The function is of a switch that has loaded this library: calling it would lead here again.
+fn comes_back(address: NonNull<c_void>) -> bool {
+    object_of(address.as_ptr()).is_some_and(|(_, file)| is_switch(&file)) && !is_in_front()
 }
 
 /// This library was preloaded or is linked to the program, rather than loaded by somebody for its own use.
@@ -292,14 +299,17 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
         }
         NativeChoice::Auto => {}
     }
-    in_handle(libc::RTLD_NEXT, name).or_else(|| in_loaded_objects(name)).or_else(|| {
-        usual_names(name).iter().find_map(|file| open(file).ok().and_then(|handle| in_handle(handle, name)))
-    })
+    let in_usual = |file: &&CStr| open(file).ok().and_then(|handle| in_handle(handle, name));
+    linked::function(name)
+        .or_else(|| in_handle(libc::RTLD_NEXT, name))
+        .or_else(|| in_loaded_objects(name))
+        .or_else(|| usual_names(name).iter().find_map(in_usual))
 }
 
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
-    // The first one may be a jump of ours (abi/forward.rs) that hides the next.
+    // The first one may be a jump of ours (abi/forward.rs) that hides the next, or FlexiBLAS's, which leads to its BLAS.
     in_handle(libc::RTLD_DEFAULT, name)
+        .filter(|&address| !comes_back(address))
         .or_else(|| in_handle(libc::RTLD_NEXT, name))
         .or_else(|| in_loaded_objects(name))
 }
@@ -310,22 +320,18 @@ pub fn overridable(names: &[&CStr]) -> Option<NonNull<c_void>> {
     names.iter().find_map(|name| anywhere(name))
 }
 
+/// A function of the same library as another one: of the object that this one is in, or of what that object depends on.
+pub fn beside(address: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
+    let _no_forks = hold_forks();
+    let (_, file) = object_of(address.as_ptr())?;
+    with_loaded(&file, |handle| in_handle(handle, name))?
+}
+
 /// The file that provides an address, for `oz2run --doctor` and the log.
 pub fn provider(address: NonNull<c_void>) -> String {
     let _no_forks = hold_forks();
     object_of(address.as_ptr())
         .map_or_else(|| "unknown".to_owned(), |(_, file)| file.to_string_lossy().into_owned())
-}
-
-/// Whether a library file is one of the usual builds with 64-bit integers behind unsuffixed names (libblas64, libopenblas64, ...).
-pub fn has_wide_integers(file: &str) -> bool {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    ["libblas64.", "libopenblas64.", "libblis64.", "libblas64-", "libopenblas64p", "libblis64-"]
-        .iter()
-        .any(|stem| name.starts_with(stem))
-        || file.contains("blas64-") // folders of alternatives such as openblas64-pthread
-        || file.contains("/blas64/")
-        || file.contains("blis64-")
 }
 
 #[cfg(test)]
@@ -364,14 +370,5 @@ mod tests {
         assert!(same_file(&c(&file), &c(&link)));
         assert!(!same_file(&c(&file), &c(&copy)));
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn builds_with_wide_integers_are_known_by_their_files() {
-        assert!(has_wide_integers("/usr/lib/x/libblas64.so.3"));
-        assert!(has_wide_integers("/usr/lib/x/openblas64-pthread/libblas64.so.3"));
-        assert!(has_wide_integers("/usr/lib/x/blas64/libblas64.so.3"));
-        assert!(!has_wide_integers("/usr/lib/x/openblas-pthread/libblas.so.3"));
-        assert!(!has_wide_integers("/usr/lib64/libblas.so.3"));
     }
 }

@@ -5,3 +5,5 @@ pub mod builtin;
 pub mod call;
 pub mod embedded;
 pub mod find;
+pub mod integers;
+mod linked;

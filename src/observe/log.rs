@@ -46,10 +46,11 @@ pub enum Kind {
     Threads,
     MissingRoutine,
     FailedCheck,
+    IntegersInDoubt,
 }
 
 const REPEATS: u32 = 3;
-static WRITTEN: [AtomicU32; 10] = [const { AtomicU32::new(0) }; 10];
+static WRITTEN: [AtomicU32; 11] = [const { AtomicU32::new(0) }; 11];
 
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {

@@ -45,10 +45,12 @@ pub enum Reason {
     FinerPlan,
     /// The self-check found a value out of range, again and again; what was missing of C has been computed natively.
     FailedCheck,
+    /// Nobody can tell how wide the integers of the call are, or they are not those that OZ2_INTEGER says.
+    IntegersInDoubt,
 }
 
 impl Reason {
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 18;
 
     pub const ALL: [Self; Self::COUNT] = [
         Self::QuickReturn,
@@ -68,6 +70,7 @@ impl Reason {
         Self::SlowUnit,
         Self::FinerPlan,
         Self::FailedCheck,
+        Self::IntegersInDoubt,
     ];
 
     /// The name in the statistics; never changes.
@@ -90,6 +93,7 @@ impl Reason {
             Self::SlowUnit => "slow unit",
             Self::FinerPlan => "finer plan",
             Self::FailedCheck => "failed check",
+            Self::IntegersInDoubt => "integers in doubt",
         }
     }
 }

@@ -10,7 +10,8 @@ import helpers
 @pytest.fixture(scope="session", autouse=True)
 def everything_is_there():
     """Stops at once with one clear line, in place of a hundred failures."""
-    needed = [helpers.LIB, helpers.OZ2RUN, helpers.NETLIB / "xblat3d", *helpers.BLAS.values()]
+    needed = [helpers.LIB, helpers.OZ2RUN, helpers.ARCHIVE, helpers.NETLIB / "xblat3d", helpers.NETLIB64 / "xblat3d",
+              helpers.LAPACK / "xlintstd", helpers.LAPACK / "liblapack.so.3", *helpers.BLAS.values(), *helpers.BLAS64.values()]
     missing = [str(path) for path in needed if not path.exists()]
     if missing:
         pytest.exit("missing: %s; run scripts/test, which installs and builds" % " ".join(missing), 2)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 LIB = Path(os.environ.get("OZ2_LIB", ROOT / "target/release/liboz2blas.so")).resolve()
 OZ2RUN = LIB.parent / "oz2run"
+ARCHIVE = LIB.parent / "liboz2blas_wrap.a"
 PYTHON = os.environ.get("OZ2_TEST_PYTHON", str(ROOT / "target/venv/bin/python"))
 
 
@@ -37,8 +38,16 @@ BLAS = {
     "reference": SYSTEM / "blas" / "libblas.so.3",
     "openblas": SYSTEM / "openblas-pthread" / "libblas.so.3",
 }
+# With 64-bit integers behind the same names.
+BLAS64 = {
+    "reference": SYSTEM / "blas64" / "libblas64.so.3",
+    "openblas": SYSTEM / "openblas64-pthread" / "libblas64.so.3",
+}
 # Netlib's testers lie beside the reference BLAS.
 NETLIB = SYSTEM / "blas"
+NETLIB64 = SYSTEM / "blas64"
+# The reference LAPACK, and its testers.
+LAPACK = SYSTEM / "lapack"
 
 
 class Result:

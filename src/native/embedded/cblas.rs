@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_int};
 
 use super::checks::Checked;
 use super::scalar::{Integer, Op, Scalar};
-use super::{Entry, handlers};
+use super::{Entry, handlers, plain_is_wide};
 use crate::native::builtin;
 
 fn op(value: c_int) -> Option<Op> {
@@ -86,8 +86,9 @@ unsafe fn report<S: Scalar, I: Integer>(stem: &str, place: i32, handed: i32) {
     for (to, from) in text[..15].iter_mut().zip(name) {
         *to = from;
     }
+    let wide = [c"cblas_xerbla64_", c"cblas_xerbla_64", c"scipy_cblas_xerbla64_", c"cblas_xerbla"];
     let names: &[&CStr] = if I::WIDE {
-        &[c"cblas_xerbla64_", c"cblas_xerbla_64", c"scipy_cblas_xerbla64_"]
+        if plain_is_wide() { &wide } else { &wide[..3] }
     } else {
         &[c"cblas_xerbla", c"scipy_cblas_xerbla"]
     };

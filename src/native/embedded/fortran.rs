@@ -11,7 +11,7 @@ pub(super) use level1::{rotg, rotg_complex};
 
 use super::checks::Checked;
 use super::scalar::{Integer, Op, Scalar};
-use super::{Entry, handlers};
+use super::{Entry, handlers, plain_is_wide};
 use crate::native::builtin;
 
 /// # Safety
@@ -100,8 +100,9 @@ unsafe fn report<S: Scalar, I: Integer>(name: &[u8; 5], result: Checked) {
     let mut text = [0u8; 7];
     text[0] = S::LETTER;
     text[1..6].copy_from_slice(name);
+    let wide = [c"xerbla_64_", c"xerbla_64", c"xerbla64_", c"scipy_xerbla_64_", c"xerbla_"];
     let names: &[&CStr] = if I::WIDE {
-        &[c"xerbla_64_", c"xerbla_64", c"xerbla64_", c"scipy_xerbla_64_"]
+        if plain_is_wide() { &wide } else { &wide[..4] }
     } else {
         &[c"xerbla_", c"scipy_xerbla_"]
     };

@@ -22,6 +22,8 @@ mod triangular;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
+use crate::options;
+
 /// A function under its Fortran name without underscores, or its CBLAS name without prefix.
 struct Entry {
     name: &'static str,
@@ -85,10 +87,14 @@ macro_rules! of_all {
 use of_all;
 
 /// The function of a spelling, with the C interface that the spelling has: Fortran `name_` and CBLAS `cblas_name` have integers
-/// of 32 bits, `name_64_`, `name_64`, `name64_`, `cblas_name64_` and `cblas_name_64` of 64. All of them may begin with `scipy_`.
+/// of 32 bits (of 64 with OZ2_INTEGER=ilp64), `name_64_`, `name_64`, `name64_`, `cblas_name64_` and `cblas_name_64` of 64. All of
+/// them may begin with `scipy_`; those of 32 bits have them always.
 pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     let name = name.to_bytes();
-    let name = name.strip_prefix(b"scipy_").unwrap_or(name);
+    let (name, plain_is_wide) = match name.strip_prefix(b"scipy_") {
+        Some(name) => (name, false),
+        None => (name, plain_is_wide()),
+    };
     // What a name of wide integers may end with, and of narrow ones; the long endings first.
     let fortran_ends: (&[&[u8]], &[u8]) = (&[b"_64_", b"64_", b"_64"], b"_");
     let cblas_ends: (&[&[u8]], &[u8]) = (&[b"64_", b"_64"], b"");
@@ -99,6 +105,11 @@ pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     let wide_stem = wide.iter().find_map(|end| name.strip_suffix(*end));
     let stem = wide_stem.or_else(|| name.strip_suffix(narrow))?;
     let entry = table.iter().copied().flatten().copied().flatten().find(|e| e.name.as_bytes() == stem)?;
-    let address = if wide_stem.is_some() { entry.wide } else { entry.narrow };
+    let address = if wide_stem.is_some() || plain_is_wide { entry.wide } else { entry.narrow };
     NonNull::new(address.cast_mut().cast())
+}
+
+/// Names without a suffix have integers of 64 bits.
+fn plain_is_wide() -> bool {
+    options::current().integer == options::Integer::Ilp64
 }
