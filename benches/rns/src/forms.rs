@@ -1,0 +1,143 @@
+//! The three forms of MAX. All give the place of the first largest number.
+
+use std::cmp::Ordering;
+
+use oz2blas::rns::{Interval, System};
+use serde::Serialize;
+
+/// An array of residue numbers: residue i of number j at `i * count + j`.
+pub struct Numbers {
+    pub count: usize,
+    pub residues: Vec<u32>,
+}
+
+impl Numbers {
+    /// The first numbers as an array of their own.
+    pub fn first(&self, count: usize) -> Self {
+        let planes = self.residues.chunks(self.count);
+        Self { count, residues: planes.flat_map(|plane| plane[..count].iter().copied()).collect() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    Interval,
+    Radix,
+    Naive,
+}
+
+impl Form {
+    pub const ALL: [Form; 3] = [Form::Interval, Form::Radix, Form::Naive];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Form::Interval => "interval evaluation",
+            Form::Radix => "mixed radix",
+            Form::Naive => "naive",
+        }
+    }
+
+    /// Bytes for each number besides its residues, with n moduli.
+    pub fn bytes(self, n: usize) -> usize {
+        match self {
+            Form::Interval => size_of::<Interval>(),
+            Form::Radix => n * size_of::<u32>(),
+            Form::Naive => size_of::<u32>(),
+        }
+    }
+
+    pub fn max(self, system: &System, numbers: &Numbers) -> usize {
+        match self {
+            // Two stages: all intervals, then a reduction that compares intervals.
+            Form::Interval => system.max(&numbers.residues, 1).expect("there are numbers"),
+            Form::Radix => radix(system, numbers),
+            Form::Naive => naive(system, numbers),
+        }
+    }
+}
+
+/// Two stages: the mixed-radix digits of all numbers, then a reduction that compares digits from the most significant one on.
+fn radix(system: &System, numbers: &Numbers) -> usize {
+    let count = numbers.count;
+    let digits = system.mixed_radix_of_array(&numbers.residues, count);
+    let exceeds = |a: usize, b: usize| {
+        let differing = digits.chunks(count).rev().find(|plane| plane[a] != plane[b]);
+        differing.is_some_and(|plane| plane[a] > plane[b])
+    };
+    (1..count).fold(0, |best, j| if exceeds(j, best) { j } else { best })
+}
+
+/// Comparisons that a block makes together, so that the evaluations inside run on the vector unit as those of the other form.
+const BLOCK: usize = 512;
+
+/// A tournament: every comparison of two numbers evaluates both, and nothing is kept but who won.
+fn naive(system: &System, numbers: &Numbers) -> usize {
+    let mut left: Vec<u32> = (0..numbers.count as u32).collect();
+    let mut block = vec![0; system.count() * 2 * BLOCK];
+    while left.len() > 1 {
+        // The winner of each pair moves to the front; one without a partner moves on.
+        let pairs = left.len() / 2;
+        for first in (0..pairs).step_by(BLOCK) {
+            let contestants = 2 * first..2 * pairs.min(first + BLOCK);
+            let places = &left[contestants];
+            let block = &mut block[..system.count() * places.len()];
+            for (to, plane) in block.chunks_mut(places.len()).zip(numbers.residues.chunks(numbers.count)) {
+                to.iter_mut().zip(places).for_each(|(to, &place)| *to = plane[place as usize]);
+            }
+            let intervals = system.evaluate(block, 1);
+            let second_wins: Vec<bool> = (0..intervals.len())
+                .step_by(2)
+                .map(|a| {
+                    let order = intervals[a + 1].compare(&intervals[a]);
+                    let one =
+                        |j: usize| block[j..].iter().step_by(intervals.len()).copied().collect::<Vec<u32>>();
+                    order.unwrap_or_else(|| system.compare_exactly(&one(a + 1), &one(a))) == Ordering::Greater
+                })
+                .collect();
+            for (i, second) in second_wins.into_iter().enumerate() {
+                left[first + i] = left[2 * (first + i) + usize::from(second)];
+            }
+        }
+        if left.len() % 2 == 1 {
+            left[pairs] = left[left.len() - 1];
+            left.truncate(pairs + 1);
+        } else {
+            left.truncate(pairs);
+        }
+    }
+    left[0] as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oz2blas::rns::moduli::paper_set;
+
+    #[test]
+    fn the_forms_agree() {
+        let system = System::new(&paper_set(8).unwrap()).unwrap();
+        for count in [1, 2, 3, 5, 1023, 1024, 1025, 3000] {
+            // Every number twice: the first of the two largest counts.
+            let plane = |m: u32| {
+                (0..count as u64)
+                    .map(move |j| ((j / 2 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 30) as u32 % m)
+            };
+            let numbers =
+                Numbers { count, residues: system.moduli().iter().flat_map(|&m| plane(m)).collect() };
+            let value = |j: usize| {
+                system.value(&numbers.residues.iter().skip(j).step_by(count).copied().collect::<Vec<u32>>())
+            };
+            let want = (0..count).fold(0, |best, j| if value(j) > value(best) { j } else { best });
+            for form in Form::ALL {
+                assert_eq!(form.max(&system, &numbers), want, "{form:?}, {count} numbers");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_numbers_keep_their_residues() {
+        let numbers = Numbers { count: 3, residues: vec![1, 2, 3, 4, 5, 6] };
+        assert_eq!(numbers.first(2).residues, [1, 2, 4, 5]);
+    }
+}
