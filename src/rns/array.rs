@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::{Interval, System};
 
 /// Numbers that are evaluated together: their sums stay in the first cache.
-const CHUNK: usize = 256;
+const CHUNK: usize = 1024;
 
 impl System {
     /// The intervals of all numbers of an array, residue i of number j at i * count + j. They enclose as those of
