@@ -168,3 +168,28 @@ impl System {
 fn low(x: &BigUint) -> u32 {
     x.iter_u32_digits().next().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// delta covers what n terms can lose: two roundings and ceil(lg n) additions each, of 2^-52 relatively. The paper's
+    /// 2 u n lg n alone would not for 2, 3 and 5 moduli; where it does, delta is that.
+    #[test]
+    fn delta_covers_every_rounding() {
+        let unit = 2f64.powi(-52);
+        for n in moduli::FEWEST..=moduli::MOST {
+            let system = System::new(&moduli::greedy(n, 1_000_001).unwrap()).unwrap();
+            let levels = (0..).find(|levels| 1usize << levels >= n).unwrap();
+            let safe = n as f64 * ((1.0 + unit).powi(levels + 2) - 1.0);
+            let paper = 2.0 * unit * n as f64 * (n as f64).log2();
+            assert!(system.delta() >= safe, "{n} moduli");
+            assert!(system.delta() <= safe.max(paper) * (1.0 + 1e-9), "{n} moduli");
+            assert_eq!(paper < safe * (1.0 - 1e-9), [2, 3, 5].contains(&n), "{n} moduli");
+            let (psi, k) = (system.psi(), system.least_factor() as i32);
+            // An interval whose upper end is psi is narrow enough, and 2^k psi is at most 1/2 but 2^(k + 1) psi is not.
+            assert!(2.0 * system.delta() <= ACCURACY * (psi - system.delta()) * (1.0 + 1e-9), "{n} moduli");
+            assert!(psi * 2f64.powi(k) <= 0.5 && psi * 2f64.powi(k + 1) > 0.5, "{n} moduli");
+        }
+    }
+}
