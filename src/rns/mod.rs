@@ -14,28 +14,6 @@
 //!
 //! A number is a slice of `n` canonical residues, 0 <= x_i < m_i, in the order of the moduli. An array of `count` numbers keeps
 //! the residues of one modulus together: residue i of number j is at `i * count + j`.
-//!
-//! ```
-//! use num_bigint::BigUint;
-//! use oz2blas::rns::{System, moduli};
-//! use std::cmp::Ordering;
-//!
-//! let system = System::new(&moduli::paper_set(8)?)?;
-//! let x = system.residues(&BigUint::from(10u32).pow(30));
-//! let y = system.residues(&(BigUint::from(10u32).pow(30) + 1u32));
-//!
-//! // X / M lies in [low, upp] 2^exponent, which is narrower than 1e-7 X / M.
-//! let interval = system.interval(&x);
-//! assert!(interval.low > 0.0 && interval.upp - interval.low <= 1e-7 * interval.upp);
-//! // The two are too close for their intervals: the mixed-radix digits decide.
-//! assert_eq!(system.compare(&x, &y), Ordering::Less);
-//!
-//! // Residue i of number j at i * 2 + j.
-//! let array: Vec<u32> = x.iter().zip(&y).flat_map(|(&x, &y)| [x, y]).collect();
-//! assert_eq!(system.max(&array, 1), Some(1));
-//! assert_eq!(system.value(&y), BigUint::from(10u32).pow(30) + 1u32);
-//! # Ok::<(), oz2blas::rns::moduli::Error>(())
-//! ```
 
 #![forbid(unsafe_code)]
 
@@ -51,3 +29,8 @@ pub mod system;
 
 pub use interval::Interval;
 pub use system::System;
+
+/// The example of docs/rns.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rns.md")]
+struct Example;

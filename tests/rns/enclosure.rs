@@ -60,7 +60,7 @@ impl Seen {
         assert!(least_factor.is_none_or(|r| r >= system.least_factor()), "r < k: {evaluation:?}, {x}");
         // An integer between the sums is possible only within delta of 0 and M.
         let delta =
-            BigUint::from((system.delta() * 2f64.powi(100)).ceil() as u128) * system.product() >> 100u32;
+            (system.product() * BigUint::from((system.delta() * 2f64.powi(100)).ceil() as u128)) >> 100u32;
         match near {
             Some(Near::Zero) => assert!(*x <= delta, "{x}"),
             Some(Near::Product) => assert!(system.product() - x <= delta, "{x}"),

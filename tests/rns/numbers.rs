@@ -93,7 +93,7 @@ pub fn adversarial(system: &System, random: &mut Random, count: usize) -> Vec<Bi
         around((product >> 1u32) + power);
     }
     for sixteenth in 1..16u32 {
-        around(product * sixteenth >> 4u32);
+        around((product * sixteenth) >> 4u32);
     }
     let weights: Vec<BigUint> = system.moduli().iter().map(|m| product / m).collect();
     for (weight, m) in weights.iter().zip(system.moduli()) {
@@ -113,7 +113,7 @@ pub fn adversarial(system: &System, random: &mut Random, count: usize) -> Vec<Bi
     }
     for factor in [0.25, 0.5, 0.9, 0.999, 1.0, 1.001, 1.1, 2.0] {
         let psi = BigUint::from((system.psi() * factor * 2f64.powi(80)) as u128);
-        around(product * psi >> 80u32);
+        around((product * psi) >> 80u32);
     }
     all.extend((0..count).map(|_| random.number(product)));
     all
