@@ -148,7 +148,8 @@ fn factor(x: f64) -> u32 {
 }
 
 /// s 2^r modulo m, for s < 2^32 and r <= 64.
-fn doubled(s: u64, r: u32, m: u64) -> u64 {
+fn doubled(s: u64, r: u32, m: u32) -> u64 {
+    let m = u64::from(m);
     let first = r.min(32);
     (((s << first) % m) << (r - first)) % m
 }
@@ -236,7 +237,8 @@ mod tests {
         for trial in 0..10_000 {
             // Few terms, since in a long sum the errors seldom all point the same way.
             let used = trial % 3 + 1;
-            let s: Vec<u64> = (0..8).map(|i| if i < used { random() % good.lanes[i].m } else { 0 }).collect();
+            let s: Vec<u64> =
+                (0..8).map(|i| if i < used { random() % u64::from(good.lanes[i].m) } else { 0 }).collect();
             assert!(encloses(&good, &s), "{s:?}");
             broken += usize::from(!encloses(&bad, &s));
         }

@@ -49,7 +49,7 @@ impl System {
                 let (m, inverse) = (self.lanes[i].m, self.inverses[i * (i - 1) / 2 + j]);
                 // A digit of a larger modulus has to be reduced first.
                 if self.lanes[j].m > m {
-                    let one = Factor::new(1, m as u32);
+                    let one = Factor::new(1, m);
                     divide(plane, digit, m, inverse, |a| one.times(a, m));
                 } else {
                     divide(plane, digit, m, inverse, |a| a);
@@ -61,7 +61,7 @@ impl System {
 
 /// x = (x - a) / m_j modulo m, where `inverse` is 1 / m_j and `reduce` brings a below m.
 #[inline(always)]
-fn divide(x: &mut [u32], a: &[u32], m: u64, inverse: Factor, reduce: impl Fn(u64) -> u64) {
+fn divide(x: &mut [u32], a: &[u32], m: u32, inverse: Factor, reduce: impl Fn(u64) -> u64) {
     for (x, &a) in x.iter_mut().zip(a) {
         let difference = wrapped(u64::from(*x).wrapping_sub(reduce(a.into())), m);
         *x = inverse.times(difference, m) as u32;

@@ -20,23 +20,23 @@ impl Factor {
     /// With q = floor(x ratio / 2^32): ratio > factor 2^32 / m - 1 gives q > x factor / m - x / 2^32 - 1, so that
     /// 0 <= x factor - q m < 2 m.
     #[inline(always)]
-    pub fn times_twice(self, x: u64, m: u64) -> u64 {
+    pub fn times_twice(self, x: u64, m: u32) -> u64 {
         let quotient = (x * u64::from(self.ratio)) >> 32;
-        x * u64::from(self.factor) - quotient * m
+        x * u64::from(self.factor) - quotient * u64::from(m)
     }
 
     /// x factor modulo m.
     #[inline(always)]
-    pub fn times(self, x: u64, m: u64) -> u64 {
-        wrapped(self.times_twice(x, m).wrapping_sub(m), m)
+    pub fn times(self, x: u64, m: u32) -> u64 {
+        wrapped(self.times_twice(x, m).wrapping_sub(m.into()), m)
     }
 }
 
 /// `difference` of two numbers, from -m to m - 1 in two's complement, plus m if it is negative. A mask from the sign, since
 /// SSE2 cannot compare numbers of 64 bits.
 #[inline(always)]
-pub fn wrapped(difference: u64, m: u64) -> u64 {
-    difference.wrapping_add(m & 0u64.wrapping_sub(difference >> 63))
+pub fn wrapped(difference: u64, m: u32) -> u64 {
+    difference.wrapping_add(u64::from(m) & 0u64.wrapping_sub(difference >> 63))
 }
 
 /// The inverse of `a` modulo `m`, which are coprime: 0 < a^-1 < m, by Euclid's algorithm. `a` may be larger than m.
@@ -61,8 +61,8 @@ mod tests {
         let (x, wide) = (u64::from(x), u64::from(m));
         let made = Factor::new(factor, m);
         let want = x * u64::from(factor) % wide;
-        assert_eq!(made.times(x, wide), want, "{x} * {factor} mod {m}");
-        let twice = made.times_twice(x, wide);
+        assert_eq!(made.times(x, m), want, "{x} * {factor} mod {m}");
+        let twice = made.times_twice(x, m);
         assert!(twice == want || twice == want + wide, "{x} * {factor} mod {m}");
     }
 

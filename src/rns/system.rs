@@ -11,7 +11,7 @@ pub const ACCURACY: f64 = 1e-7;
 
 /// What belongs to one modulus.
 pub(super) struct Lane {
-    pub m: u64,
+    pub m: u32,
     /// w = (M / m)^-1 modulo m.
     pub weight: Factor,
     /// 1 / m, rounded down and up. Rounded to nearest they would break the enclosure: see docs/rns.md.
@@ -44,7 +44,7 @@ impl System {
         let lane = |&m: &u32| {
             let others = low(&(&product / m % m));
             Lane {
-                m: u64::from(m),
+                m,
                 weight: Factor::new(inverse(others, m), m),
                 down: Round::Down.reciprocal(m),
                 up: Round::Up.reciprocal(m),

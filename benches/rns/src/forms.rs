@@ -1,21 +1,29 @@
 //! The three forms of MAX. All give the place of the first largest number.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use oz2blas::rns::{Interval, System};
 use serde::Serialize;
 
 /// An array of residue numbers: residue i of number j at `i * count + j`.
+#[derive(Clone)]
 pub struct Numbers {
     pub count: usize,
     pub residues: Vec<u32>,
 }
 
 impl Numbers {
-    /// The first numbers as an array of their own.
-    pub fn first(&self, count: usize) -> Self {
+    /// The first numbers as an array of their own; no copy of all.
+    pub fn first(&self, count: usize) -> Cow<'_, Self> {
+        if count == self.count {
+            return Cow::Borrowed(self);
+        }
         let planes = self.residues.chunks(self.count);
-        Self { count, residues: planes.flat_map(|plane| plane[..count].iter().copied()).collect() }
+        Cow::Owned(Self {
+            count,
+            residues: planes.flat_map(|plane| plane[..count].iter().copied()).collect(),
+        })
     }
 }
 

@@ -98,12 +98,13 @@ fn length(form: Form, system: &System, all: &Numbers, seconds: f64) -> usize {
     ((seconds / each) as usize).clamp(few.count, all.count)
 }
 
-/// How many numbers the memory takes: their residues twice, since a form works on a copy, and what the form adds.
+/// How many numbers the memory takes: their residues and intervals in four fifths of it. The forms that store more get a part
+/// of the array.
 fn affordable(n: usize) -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes.map_or(usize::MAX, |kilobytes| kilobytes / 10 * 9 * 1024 / (8 * n + Form::Interval.bytes(n)))
+    kilobytes.map_or(usize::MAX, |kilobytes| kilobytes / 5 * 4 * 1024 / (4 * n + Form::Interval.bytes(n)))
 }
 
 /// Random residues: numbers that are uniform between 0 and M, but for a bias of 2^-48.
