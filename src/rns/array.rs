@@ -1,4 +1,5 @@
-//! Whole arrays: intervals of all numbers, then the largest or the smallest (Algorithms 2 and 3 of the paper).
+//! Whole arrays: intervals of all numbers, and the largest or the smallest number, in two stages as in the paper (Algorithms 2
+//! and 3): the intervals first, then a reduction that touches residues only where intervals overlap.
 //!
 //! The residues of one modulus are contiguous, so that vector units work on several numbers at once; every thread takes one
 //! part of the numbers.
@@ -11,6 +12,12 @@ use super::{Interval, System};
 /// Numbers that are evaluated together: their sums stay in the first cache.
 const CHUNK: usize = 1024;
 
+/// The place of a number and its interval.
+type Candidate = (usize, Interval);
+
+/// A place for an interval.
+const NOTHING: Interval = Interval { low: 0.0, upp: 0.0, exponent: 0 };
+
 impl System {
     /// The intervals of all numbers of an array, residue i of number j at i * count + j. They enclose as those of
     /// [`System::interval`] do and are as narrow, but not the same bits: most come from one sum, see [`super::fraction`].
@@ -20,7 +27,7 @@ impl System {
     /// If the length is no multiple of the number of moduli, or if a thread cannot be started.
     pub fn evaluate(&self, residues: &[u32], threads: usize) -> Vec<Interval> {
         let count = self.numbers(residues);
-        let mut intervals = vec![Interval { low: 0.0, upp: 0.0, exponent: 0 }; count];
+        let mut intervals = vec![NOTHING; count];
         let part = part_of(count, threads);
         std::thread::scope(|scope| {
             let mut parts = intervals.chunks_mut(part).enumerate();
@@ -40,7 +47,7 @@ impl System {
     /// # Panics
     /// As [`System::evaluate`].
     pub fn max(&self, residues: &[u32], threads: usize) -> Option<usize> {
-        self.extreme(residues, &self.evaluate(residues, threads), Ordering::Greater, threads)
+        self.extreme(residues, Ordering::Greater, threads)
     }
 
     /// The place of the smallest number, the first of them if there are several; None for an empty array.
@@ -48,44 +55,43 @@ impl System {
     /// # Panics
     /// As [`System::evaluate`].
     pub fn min(&self, residues: &[u32], threads: usize) -> Option<usize> {
-        self.extreme(residues, &self.evaluate(residues, threads), Ordering::Less, threads)
+        self.extreme(residues, Ordering::Less, threads)
     }
 
-    /// The second stage: the place of the first number that is `wanted` (greater or less) than all before it and not the
-    /// opposite of any after it, from the intervals of all.
-    ///
-    /// # Panics
-    /// If there are not as many intervals as numbers, or if a thread cannot be started.
-    pub fn extreme(
-        &self,
-        residues: &[u32],
-        intervals: &[Interval],
-        wanted: Ordering,
-        threads: usize,
-    ) -> Option<usize> {
+    /// The place of the first number that is `wanted` (greater or less) than all others but equals.
+    fn extreme(&self, residues: &[u32], wanted: Ordering, threads: usize) -> Option<usize> {
         let count = self.numbers(residues);
-        assert_eq!(intervals.len(), count, "an interval for every number");
-        // Of two places the one with the better number, the first one if both are as good.
-        let better = |best: usize, other: usize| {
-            let order = intervals[other].compare(&intervals[best]).unwrap_or_else(|| {
-                self.compare_exactly(
-                    &self.gather(residues, count, other),
-                    &self.gather(residues, count, best),
-                )
+        // Of two numbers, the first one in front, the better one; the first one if they are equal.
+        let better = |best: Candidate, other: Candidate| {
+            let order = other.1.compare(&best.1).unwrap_or_else(|| {
+                let of = |place| self.gather(residues, count, place);
+                self.compare_exactly(&of(other.0), &of(best.0))
             });
             if order == wanted { other } else { best }
         };
-        let reduce = |range: Range<usize>| range.reduce(better);
+        // Both stages chunk by chunk: the intervals of a chunk never leave the first cache.
+        let reduce = |range: Range<usize>| -> Option<Candidate> {
+            let mut intervals = [NOTHING; CHUNK];
+            let mut best = None;
+            for start in range.clone().step_by(CHUNK) {
+                let intervals = &mut intervals[..CHUNK.min(range.end - start)];
+                self.evaluate_part(residues, count, start, intervals);
+                let candidates = (start..).zip(intervals.iter().copied());
+                best = best.into_iter().chain(candidates).reduce(better);
+            }
+            best
+        };
         let part = part_of(count, threads);
-        let bests: Vec<Option<usize>> = std::thread::scope(|scope| {
+        let bests: Vec<Option<Candidate>> = std::thread::scope(|scope| {
             let starts = (part..count).step_by(part);
             let others: Vec<_> =
                 starts.map(|start| scope.spawn(move || reduce(start..(start + part).min(count)))).collect();
             let own = reduce(0..part.min(count));
-            let join = |other: std::thread::ScopedJoinHandle<Option<usize>>| other.join().expect("no panic");
+            let join =
+                |other: std::thread::ScopedJoinHandle<Option<Candidate>>| other.join().expect("no panic");
             std::iter::once(own).chain(others.into_iter().map(join)).collect()
         });
-        bests.into_iter().flatten().reduce(better)
+        bests.into_iter().flatten().reduce(better).map(|(place, _)| place)
     }
 
     /// The intervals of the numbers from `first` on.

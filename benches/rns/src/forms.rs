@@ -46,7 +46,7 @@ impl Form {
         }
     }
 
-    /// Bytes for each number besides its residues, with n moduli.
+    /// Bytes for what a form computes of each number, with n moduli.
     pub fn bytes(self, n: usize) -> usize {
         match self {
             Form::Interval => size_of::<Interval>(),
@@ -57,7 +57,7 @@ impl Form {
 
     pub fn max(self, system: &System, numbers: &Numbers) -> usize {
         match self {
-            // Two stages: all intervals, then a reduction that compares intervals.
+            // Intervals, chunk by chunk, and a reduction that compares intervals.
             Form::Interval => system.max(&numbers.residues, 1).expect("there are numbers"),
             Form::Radix => radix(system, numbers),
             Form::Naive => naive(system, numbers),
@@ -65,15 +65,25 @@ impl Form {
     }
 }
 
-/// Two stages: the mixed-radix digits of all numbers, then a reduction that compares digits from the most significant one on.
+/// Numbers that are converted together, as many as the form with intervals evaluates together.
+const CHUNK: usize = 1024;
+
+/// The mixed-radix digits of all numbers, chunk by chunk, and a reduction that compares digits from the most significant one on.
 fn radix(system: &System, numbers: &Numbers) -> usize {
-    let count = numbers.count;
-    let digits = system.mixed_radix_of_array(&numbers.residues, count);
-    let exceeds = |a: usize, b: usize| {
-        let differing = digits.chunks(count).rev().find(|plane| plane[a] != plane[b]);
-        differing.is_some_and(|plane| plane[a] > plane[b])
-    };
-    (1..count).fold(0, |best, j| if exceeds(j, best) { j } else { best })
+    let (mut best, mut place) = (vec![0; system.count()], 0);
+    for start in (0..numbers.count).step_by(CHUNK) {
+        let width = CHUNK.min(numbers.count - start);
+        let planes = numbers.residues.chunks(numbers.count);
+        let block: Vec<u32> = planes.flat_map(|plane| plane[start..start + width].iter().copied()).collect();
+        let digits = system.mixed_radix_of_array(&block, width);
+        for j in 0..width {
+            let of = || digits[j..].iter().step_by(width);
+            if of().rev().gt(best.iter().rev()) {
+                (best, place) = (of().copied().collect(), start + j);
+            }
+        }
+    }
+    place
 }
 
 /// Comparisons that a block makes together, so that the evaluations inside run on the vector unit as those of the other form.

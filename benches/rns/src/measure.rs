@@ -28,7 +28,7 @@ pub struct Figure {
     pub numbers: usize,
     /// CPU time of the thread for the whole array, in every round.
     pub seconds: Vec<f64>,
-    /// Bytes for each number besides its residues.
+    /// Bytes for what the form computes of each number.
     pub bytes: usize,
 }
 
@@ -98,13 +98,12 @@ fn length(form: Form, system: &System, all: &Numbers, seconds: f64) -> usize {
     ((seconds / each) as usize).clamp(few.count, all.count)
 }
 
-/// How many numbers the memory takes: their residues and intervals in four fifths of it. The forms that store more get a part
-/// of the array.
+/// How many numbers the memory takes: their residues in four fifths of it.
 fn affordable(n: usize) -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes.map_or(usize::MAX, |kilobytes| kilobytes / 5 * 4 * 1024 / (4 * n + Form::Interval.bytes(n)))
+    kilobytes.map_or(usize::MAX, |kilobytes| kilobytes / 5 * 4 * 1024 / (4 * n))
 }
 
 /// Random residues: numbers that are uniform between 0 and M, but for a bias of 2^-48.

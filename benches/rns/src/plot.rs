@@ -76,6 +76,6 @@ mod tests {
         for words in ["interval evaluation", "mixed radix", "naive", "nanoseconds", "16"] {
             assert!(text.contains(words), "{words}");
         }
-        assert_eq!(text.matches("<polyline").count() >= 3, true);
+        assert!(text.matches("<polyline").count() >= 3);
     }
 }

@@ -28,11 +28,12 @@ impl Report {
              Command: `{}` ({:.1} minutes).\n\n\
              The place of the largest of many random numbers, in one thread (CPU time, median of the rounds, nanoseconds for a \
              number), in three forms:\n\n\
-             - *interval evaluation* encloses X / M of every number between two doubles, then compares these\n\
-             - *mixed radix* converts every number to mixed-radix digits, then compares these\n\
+             - *interval evaluation* encloses X / M of every number between two doubles and compares these\n\
+             - *mixed radix* converts every number to mixed-radix digits and compares these\n\
              - *naive* keeps no intervals: every comparison of two numbers evaluates both\n\n\
              *numbers* is the length of the array in millions: a form that would take too long gets a part of it. *MiB* is what \
-             a form stores for {PAPER_NUMBERS} numbers, besides their residues. The vector code is for SSE2, as in the library \
+             a form computes of {PAPER_NUMBERS} numbers, where it is kept as in the paper: intervals, digits, places; here the \
+             first two forms go through the array in chunks and keep none. The vector code is for SSE2, as in the library \
              that is distributed.\n\n\
              ![Time for a number](rns.svg)\n\n\
              | set | moduli | bits | numbers | interval, ns | mixed radix, ns | naive, ns | mixed radix / interval | \
