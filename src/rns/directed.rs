@@ -1,7 +1,8 @@
 //! Sums, products and reciprocals of non-negative doubles, rounded down or up.
 //!
 //! The rounding mode of the processor belongs to the program that uses us, so it stays at "to nearest": each operation is done
-//! once, and its exact error, which is a double too, tells whether the result has to move to its neighbour.
+//! once, and its exact error, which is a double too, tells whether the result has to move to its neighbour. As everywhere in
+//! Rust, the mode has to be "to nearest" when these functions are called.
 
 /// The direction of a rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
