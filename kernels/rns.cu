@@ -47,7 +47,8 @@ __device__ inline unsigned digit(const Set& set, int i, u64 residue, const unsig
     return (unsigned)v;
 }
 
-__device__ inline void all_digits(const Set& set, const unsigned* x, long long count, unsigned* digits) {
+// Rarely needed, like the next two functions marked so: a call of their own keeps the kernels small.
+__device__ __noinline__ void all_digits(const Set& set, const unsigned* x, long long count, unsigned* digits) {
     for (int i = 0; i < set.n; i++) digits[i] = digit(set, i, x[i * count], digits, 1);
 }
 
@@ -84,24 +85,12 @@ __device__ inline int factor(double x) {
     return -(ceiling + 1);
 }
 
-// The interval of the number whose residue i is at x[i * count] (Algorithm 1; System::evaluation in src/rns/interval.rs).
-__device__ inline Interval evaluate(const Set& set, const unsigned* x, long long count) {
-    Sums sums;
-    bool zero = true;
-    for (int i = 0; i < set.n; i++) {
-        const double s = (double)(unsigned)times(x[i * count], set.lanes[3 * i + 1], set.lanes[3 * i + 2], set.modulus(i));
-        zero = zero && s == 0.0;
-        sums.push(__dmul_rd(s, set.reciprocals[2 * i]), __dmul_ru(s, set.reciprocals[2 * i + 1]));
-    }
-    if (zero) return {0.0, 0.0, 0};
-    sums.finish();
-    const double whole_down = floor(sums.down[0]), whole_up = floor(sums.up[0]);
-    double low = sums.down[0] - whole_down, upp = sums.up[0] - whole_up;
-    if (whole_down == whole_up && upp >= set.psi) return {low, upp, 0};
-
-    // Rare: X is very small, or an integer lies between the sums, where X is very near to 0 or to M.
+// The interval of a number that is very small, or whose sums have an integer between them, since it is very near to 0 or to M.
+// low and upp are the fractional parts of the sums.
+__device__ __noinline__ Interval evaluate_rare(const Set& set, const unsigned* x, long long count, double low, double upp,
+                                               bool between) {
     unsigned s[MOST];
-    if (whole_down != whole_up) {
+    if (between) {
         all_digits(set, x, count, s);
         if (s[set.n - 1] != 0) return {low, 1.0, 0};
     }
@@ -125,6 +114,24 @@ __device__ inline Interval evaluate(const Set& set, const unsigned* x, long long
     return {low, upp, exponent};
 }
 
+// The interval of the number whose residue i is at x[i * count] (Algorithm 1; System::evaluation in src/rns/interval.rs).
+__device__ inline Interval evaluate(const Set& set, const unsigned* x, long long count) {
+    Sums sums;
+    bool zero = true;
+    for (int i = 0; i < set.n; i++) {
+        const double s = (double)(unsigned)times(x[i * count], set.lanes[3 * i + 1], set.lanes[3 * i + 2], set.modulus(i));
+        zero = zero && s == 0.0;
+        sums.push(__dmul_rd(s, set.reciprocals[2 * i]), __dmul_ru(s, set.reciprocals[2 * i + 1]));
+    }
+    if (zero) return {0.0, 0.0, 0};
+    sums.finish();
+    const double whole_down = floor(sums.down[0]), whole_up = floor(sums.up[0]);
+    const double low = sums.down[0] - whole_down, upp = sums.up[0] - whole_up;
+    const bool between = whole_down != whole_up;
+    if (!between && upp >= set.psi) return {low, upp, 0};
+    return evaluate_rare(set, x, count, low, upp, between);
+}
+
 // x 2^i > y 2^j, for doubles that are zero or positive and normal.
 __device__ inline bool exceeds(double x, int i, double y, int j) {
     if (i == j || x == 0.0 || y == 0.0) return x > y;
@@ -134,11 +141,8 @@ __device__ inline bool exceeds(double x, int i, double y, int j) {
     return (a & ((1ll << 52) - 1)) > (b & ((1ll << 52) - 1));
 }
 
-// X is a better largest number than Y: greater, or equal and at an earlier place. From the digits where the intervals overlap.
-__device__ inline bool better(const Set& set, const unsigned* residues, long long count, int x, const Interval& of_x, int y,
-                              const Interval& of_y) {
-    if (exceeds(of_x.low, of_x.exponent, of_y.upp, of_y.exponent)) return true;
-    if (exceeds(of_y.low, of_y.exponent, of_x.upp, of_x.exponent)) return false;
+// X is a better largest number than Y: greater, or equal and at an earlier place. By the digits.
+__device__ __noinline__ bool better_exactly(const Set& set, const unsigned* residues, long long count, int x, int y) {
     bool equal = true;
     for (int i = 0; i < set.n && equal; i++) equal = residues[i * count + x] == residues[i * count + y];
     if (equal) return x < y;
@@ -148,6 +152,14 @@ __device__ inline bool better(const Set& set, const unsigned* residues, long lon
     int i = set.n - 1;
     while (a[i] == b[i]) i--;
     return a[i] > b[i];
+}
+
+// The same, by the digits only where the intervals overlap.
+__device__ inline bool better(const Set& set, const unsigned* residues, long long count, int x, const Interval& of_x, int y,
+                              const Interval& of_y) {
+    if (exceeds(of_x.low, of_x.exponent, of_y.upp, of_y.exponent)) return true;
+    if (exceeds(of_y.low, of_y.exponent, of_x.upp, of_x.exponent)) return false;
+    return better_exactly(set, residues, count, x, y);
 }
 
 // One stage of a reduction: every block leaves the best of its places at out[blockIdx.x]. The first stage takes the places 0 to
