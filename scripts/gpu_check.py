@@ -17,9 +17,12 @@ import time
 
 import numpy as np
 
+import gpu_rns
+
 START = time.time()
 CHECK_SECONDS = 90      # for the comparison with the portable engine, which is slow
 DEADLINE = 330
+RNS_SECONDS = 60       # for the residue numbers, after all else
 
 
 class Library:
@@ -315,6 +318,7 @@ def markdown(report):
         lines += ["", f"Phases of one call on the device, n = {n}, mode auto, milliseconds, one after the other: {parts}."]
     lines += ["", "Operands and result on the host (dgemm_, mode auto), beside the copies alone from pageable memory:", "", "| n | TFLOPS | seconds | seconds of copies |", "|---:|---:|---:|---:|"]
     lines += [f"| {r['n']} | {r['tflops']:.2f} | {r['seconds']:.4f} | {r['copies']:.4f} |" for r in report.get("host", [])]
+    lines += gpu_rns.markdown(report)
     lines += ["", f"Device: {report['device_name']}, {report['versions']}. Library {report['library']}. Date: {report['date']}. Command: `scripts/gpu-check` ({report['seconds']:.0f} s).", ""]
     return "\n".join(lines)
 
@@ -344,6 +348,7 @@ def main():
     time_host(library, cuda, sizes, report)
     report["phases"] = {n: phases(args.library, n) for n in sizes if n in (64, 1024, 8192)}
     report["own"] = own_emulation([n for n in sizes if n <= 8192])
+    gpu_rns.measure(cuda, report, args.rehearse, RNS_SECONDS)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     report.update(device_name=cuda.name, versions=cuda.versions, library=library.lib.oz2_version().decode(), date=now, sanitizer=args.sanitizer,
                   seconds=time.time() - START)

@@ -15,4 +15,5 @@ pub mod native;
 pub mod observe;
 pub mod options;
 pub mod ozaki;
+pub mod rns;
 pub mod route;

@@ -641,4 +641,5 @@ def test_gpu_check_rehearsed(device, tmp_path):
     assert report["checks"] > 40 and report["wrong"] == [], str(result)
     assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
     assert set(report["phases"]["64"]) == {"scan", "plan", "residues", "product", "reduce", "reconstruct", "store"}
+    assert [row["n"] for row in report["rns"]] == [4, 8, 16] and all(row["radix"] > 0 for row in report["rns"]), str(result)
     assert (tmp_path / "gpu.md").read_text() in result.out

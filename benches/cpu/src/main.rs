@@ -8,6 +8,7 @@ mod amx;
 mod args;
 mod blas;
 mod clock;
+mod facts;
 mod gemm;
 mod lu;
 mod markdown;
@@ -61,8 +62,8 @@ fn child(args: &Args, threads: usize) -> Result<(), String> {
 fn parent(args: &Args) -> Result<(), String> {
     let start = clock::wall();
     let mut report = Report {
-        machine: report::machine(amx::Probe::new(1).tops().is_some()),
-        date: report::date(),
+        machine: facts::machine(amx::Probe::new(1).tops().is_some()),
+        date: facts::date(),
         command: args.command.clone(),
         minutes: 0.0,
         environment: environment(),
@@ -77,7 +78,7 @@ fn parent(args: &Args) -> Result<(), String> {
             report.add(measure(threads, "--no-gemm")?);
         }
     }
-    report.minutes = record::short((clock::wall() - start) / 60.0);
+    report.minutes = facts::short((clock::wall() - start) / 60.0);
     let text = markdown::of(&report);
     print!("\n{text}");
     let write = |name: &str, text: &str| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::amx::State;
+use crate::facts::short;
 
 /// The names of the contenders.
 pub const OPENBLAS: &str = "OpenBLAS";
@@ -37,15 +38,6 @@ impl From<Turn> for TurnFields {
     fn from(turn: Turn) -> Self {
         (short(turn.wall), turn.cpu.map(short), turn.before.map(short), turn.after.map(short))
     }
-}
-
-/// Four significant digits: more would be noise.
-pub fn short(x: f64) -> f64 {
-    if x == 0.0 || !x.is_finite() {
-        return x;
-    }
-    let scale = 10f64.powi(3 - x.abs().log10().floor() as i32);
-    (x * scale).round() / scale
 }
 
 impl Turn {

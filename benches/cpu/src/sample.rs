@@ -1,7 +1,8 @@
 //! Made-up measurements for the tests.
 
+use crate::facts::machine;
 use crate::record::{Case, Entrant, Note, Turn};
-use crate::report::{Report, machine};
+use crate::report::Report;
 
 /// A contender with turns of so many seconds (half of it CPU time) at so many TOPS.
 pub fn entrant(name: &str, turns: &[(f64, f64)]) -> Entrant {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::amx::State;
-use crate::record::{BUILTIN, Case, Clock, Entrant, OPENBLAS, OURS, PEERS, short};
+use crate::facts::short;
+use crate::record::{BUILTIN, Case, Clock, Entrant, OPENBLAS, OURS, PEERS};
 
 /// The fast quintile: what a contender reaches when little disturbs it.
 const QUINTILE: f64 = 0.2;

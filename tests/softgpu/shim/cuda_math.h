@@ -82,6 +82,22 @@ static inline double __ddiv_rn(double a, double b) { return a / b; }
 static inline double __drcp_rn(double a) { return 1.0 / a; }
 static inline double __dsqrt_rn(double a) { return std::sqrt(a); }
 
+// ---- operations rounded down and up. The operands come back from memory after the change of the mode: the compiler, which does
+// not know of it, cannot compute before.
+
+template <class F> static inline double sg_rounded(int mode, double a, double b, F operation) {
+    volatile double x = a, y = b, result;
+    std::fesetround(mode);
+    result = operation(x, y);
+    std::fesetround(FE_TONEAREST);
+    return result;
+}
+#define SG_DIRECTED(name, operation) \
+    static inline double name##_rd(double a, double b) { return sg_rounded(FE_DOWNWARD, a, b, operation); } \
+    static inline double name##_ru(double a, double b) { return sg_rounded(FE_UPWARD, a, b, operation); }
+SG_DIRECTED(__dadd, [](double x, double y) { return x + y; })
+SG_DIRECTED(__dmul, [](double x, double y) { return x * y; })
+
 // ---- double to integer, saturating, and a NaN gives what the PTX manual says for a double: only the highest bit set
 
 template <class I> static inline I sg_saturate(double whole) {

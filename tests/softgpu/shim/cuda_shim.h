@@ -1,5 +1,6 @@
 // The CUDA C++ that our kernels use, for a plain C++17 compiler. Included in front of a kernel file by build.rs.
 #pragma once
+#include <cfenv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
