@@ -277,7 +277,8 @@ unsafe fn decide<'a>(
             route = route::decide(shape, &machine, options);
         }
         // Data that need few moduli may be worth it where ordinary ones are not.
-        let may_be = route == Route::Native(Reason::NoGain) && options.mode == Mode::Auto;
+        let lost = matches!(route, Route::Native(Reason::NoGain | Reason::SlowUnit));
+        let may_be = lost && options.mode == Mode::Auto;
         if may_be && machine.pause.is_none() && call.multiplications() >= WORTH_A_LOOK {
             // SAFETY: by the contract of this function.
             machine.moduli = machine.moduli.min(unsafe { peek::moduli(call, options.check) });

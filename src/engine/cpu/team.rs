@@ -1,6 +1,7 @@
 //! A team of threads that share numbered tasks. It starts at the first large call, survives a fork (the child makes a new
 //! one), and serves one call at a time: a second call that comes meanwhile runs in its own thread alone.
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -180,18 +181,46 @@ fn worker(team: &'static Team) {
 }
 
 /// Starts a worker that gets no signals: those belong to the threads of the host program.
+///
+/// By the system's own function: the threads of the standard library set up more for themselves when they run, and end the process
+/// if there is no memory for it.
 fn start_worker(team: &'static Team) -> std::io::Result<()> {
-    // SAFETY: both sets are fully written by sigfillset and pthread_sigmask before they are read.
-    unsafe {
+    extern "C" fn body(team: *mut c_void) -> *mut c_void {
+        // SAFETY: the team below, which is never freed.
+        let team = unsafe { &*team.cast_const().cast::<Team>() };
+        // A name for debuggers and ps; nothing comes of a failure.
+        #[cfg(target_os = "linux")]
+        // SAFETY: a C string of less than 16 bytes.
+        unsafe {
+            libc::pthread_setname_np(libc::pthread_self(), c"oz2blas".as_ptr());
+        }
+        let _ = catch_unwind(AssertUnwindSafe(|| worker(team)));
+        std::ptr::null_mut()
+    }
+    // SAFETY: everything is initialised before it is read; the thread gets a team that is never freed.
+    let status = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut old: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
-        let builder = std::thread::Builder::new().name("oz2blas".to_owned()).stack_size(STACK_BYTES);
-        let result = builder.spawn(move || worker(team));
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        let mut status = libc::pthread_attr_init(&raw mut attributes);
+        if status == 0 {
+            libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+            libc::pthread_attr_setstacksize(&raw mut attributes, STACK_BYTES);
+            let mut thread: libc::pthread_t = std::mem::zeroed();
+            let argument = std::ptr::from_ref(team).cast_mut().cast();
+            status = libc::pthread_create(&raw mut thread, &raw const attributes, body, argument);
+            if status == libc::EINVAL {
+                // The program has so many thread-local variables that they do not fit: as much as the system gives by itself.
+                status = libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument);
+            }
+            libc::pthread_attr_destroy(&raw mut attributes);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
-        result.map(drop)
-    }
+        status
+    };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(status)) }
 }
 
 impl Team {
