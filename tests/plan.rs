@@ -220,3 +220,23 @@ fn what_is_left_out_of_the_search_changes_nothing() {
     let all = [(Way::Plain, true), (Way::MoreBits, false), (Way::MoreBits, true), (Way::Balanced, false)];
     assert!(all.into_iter().all(|(way, more)| met(way, more)), "{seen:?}");
 }
+
+/// The room of the self-check is about one modulus, which is no reason to search for a better plan.
+#[test]
+fn with_the_self_check_seventeen_moduli_are_good_enough() {
+    let mut random = Random(22);
+    let (m, n, k) = (9, 11, 14);
+    let mut seventeen = 0;
+    for round in 0..60 {
+        let width = 6 + round as u64 / 6;
+        let mut operand = |lines: usize| -> Vec<f64> {
+            (0..lines * k).map(|_| random.uniform() * 2f64.powi(random.below(width) as i32)).collect()
+        };
+        let (a, b) = (operand(m), operand(n));
+        let p = Problem { m, n, k, alpha: 1.0, beta: 0.0, a, b, c: vec![0.0; m * n] };
+        let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, (MAX_MODULI, true));
+        seventeen += u32::from(want.as_ref().is_ok_and(|plan| (plan.moduli, plan.way) == (17, Way::Plain)));
+        expect(&p, Settings { check: true, ..DEFAULTS }, &want, &format!("width {width}"));
+    }
+    assert!(seventeen > 3, "{seventeen}");
+}
