@@ -10,7 +10,7 @@ use super::reduce::Reduction;
 use super::{CHUNK_BYTES, GROUP, HALF};
 
 /// Elements of the inner dimension that are made unsigned at a time: a panel of them stays in the first cache.
-const SPAN: usize = 1024;
+pub const SPAN: usize = 1024;
 const GROUPS: usize = DEPTH / GROUP;
 
 /// A panel of rows, made unsigned.
@@ -140,39 +140,36 @@ pub unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Str
     }
 }
 
-/// Panels of columns whose corrections are kept.
-const ACROSS: usize = 64;
+/// Panels of columns in a pass, at most: their corrections are kept.
+pub const ACROSS: usize = 32;
 
 /// Row pairs of a tile: the reduction of two columns at a time.
 const PAIRS: usize = PANEL / 2;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub unsafe fn pass(pass: &Pass) {
+    assert!(pass.across <= ACROSS, "more panels than `blocking` asked for");
     let reduction = Reduction::new(pass.modulus, pass.factor);
     let mut unsigned = Unsigned::new();
     let mut sums = Tile([0; TILE]);
     let mut of_columns = [[0; PANEL]; ACROSS];
     // SAFETY: by the contract of the table.
     unsafe {
-        for first in (0..pass.across).step_by(ACROSS) {
-            let across = ACROSS.min(pass.across - first);
-            let panel = |q: usize| pass.columns.add((first + q) * pass.panel);
-            // In parts of SPAN elements, which are the whole pass but in tests: the sums of all parts meet in the residues.
-            for start in (0..pass.count).step_by(SPAN) {
-                let (offset, chunks) = (start * PANEL, SPAN.min(pass.count - start) / DEPTH);
-                for (q, out) in of_columns[..across].iter_mut().enumerate() {
-                    corrections(panel(q).add(offset), chunks, out);
-                }
-                for p in 0..pass.down {
-                    unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
-                    for q in 0..across {
-                        tile(&unsigned, panel(q).add(offset), chunks, &of_columns[q], &mut sums, false);
-                        let at = (first + q) * pass.down + p;
-                        let residues = pass.residues.add(at * pass.tile);
-                        for pair in 0..PAIRS {
-                            let sums = sums.0.as_ptr().add(2 * PANEL * pair);
-                            reduction.columns(sums, pass.add || start > 0, residues.add(64 * pair));
-                        }
+        // In parts of SPAN elements, which are the whole pass but in tests: the sums of all parts meet in the residues.
+        for start in (0..pass.count).step_by(SPAN) {
+            let (offset, chunks) = (start * PANEL, SPAN.min(pass.count - start) / DEPTH);
+            let panel = |q: usize| pass.columns.add(q * pass.panel + offset);
+            for (q, out) in of_columns[..pass.across].iter_mut().enumerate() {
+                corrections(panel(q), chunks, out);
+            }
+            for p in 0..pass.down {
+                unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
+                for q in 0..pass.across {
+                    tile(&unsigned, panel(q), chunks, &of_columns[q], &mut sums, false);
+                    let residues = pass.residues.add((q * pass.down + p) * pass.tile);
+                    for pair in 0..PAIRS {
+                        let sums = sums.0.as_ptr().add(2 * PANEL * pair);
+                        reduction.columns(sums, pass.add || start > 0, residues.add(64 * pair));
                     }
                 }
             }
