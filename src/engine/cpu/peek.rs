@@ -77,6 +77,9 @@ mod tests {
         assert_eq!(of(&integers, &integers, n), 3);
         assert!((8..=10).contains(&of(&signs, &real, n)));
         assert!(of(&real, &real, n) > 14);
+        // The ends of all lines are looked at.
+        let last = filled(&|at| if at == n * n - 1 { 0.1 } else { 1.0 });
+        assert!(of(&last, &signs, n) > 7 && of(&signs, &last, n) > 7);
         let nothing = filled(&|_| 0.0);
         assert_eq!(of(&nothing, &nothing, n), 2);
         let nan = filled(&|_| f64::NAN);
