@@ -100,31 +100,31 @@ const AMX: Costs = Costs {
     threaded: true,
 };
 
-/// One thread of the same server without its tile unit: products by VNNI.
+/// One thread of the same server without its tile unit: products by VNNI (docs/measured/engines.md).
 const AVX512: Costs = Costs {
     fixed: 5e-6,
     team: 60e-6,
-    input: 1.4e-9,
-    input_modulus: 0.135e-9,
-    output: 1.4e-9,
+    input: 2.2e-9,
+    input_modulus: 0.14e-9,
+    output: 1.7e-9,
     output_modulus: 0.17e-9,
-    product_rate: 0.25e12,
-    tile: 0.2e-6,
+    product_rate: 0.3e12,
+    tile: 0.0,
     cached: None,
     granule: (32, 64),
     threaded: true,
 };
 
-/// The same with registers of 256 bits (AVX-VNNI; without it the products take three times as long).
+/// The same in registers of 256 bits with AVX-VNNI; without it the products take three times as long.
 const AVX2: Costs = Costs {
     fixed: 5e-6,
     team: 60e-6,
-    input: 4e-9,
-    input_modulus: 1e-9,
+    input: 5e-9,
+    input_modulus: 1.7e-9,
     output: 4e-9,
     output_modulus: 2e-9,
-    product_rate: 0.1e12,
-    tile: 0.5e-6,
+    product_rate: 0.12e12,
+    tile: 0.0,
     cached: None,
     granule: (32, 64),
     threaded: true,

@@ -28,7 +28,8 @@ pub static KERNELS: Kernels = Kernels {
     order: |_| Order::LineMajor,
     direct: false,
     element: 1,
-    blocking: |_| Blocking { down: 4, across: 4, depth: SPAN },
+    // The reduction is dear here: long passes.
+    blocking: |_| Blocking { down: 4, across: 4, depth: 4096 },
     element_at,
     residue_at: |i, j| j * PANEL + i,
     gather,

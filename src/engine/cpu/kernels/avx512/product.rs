@@ -5,12 +5,12 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{DEPTH, PANEL, Pass, Stream, TILE, Tile};
+use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Stream, TILE, Tile};
 use super::reduce::Reduction;
 use super::{CHUNK_BYTES, GROUP, HALF};
 
 /// Elements of the inner dimension that are made unsigned at a time: a panel of them stays in the first cache.
-pub const SPAN: usize = 1024;
+pub const SPAN: usize = 512;
 const GROUPS: usize = DEPTH / GROUP;
 
 /// A panel of rows, made unsigned.
@@ -56,51 +56,57 @@ unsafe fn corrections(columns: *const u8, chunks: usize, out: &mut [i32; PANEL])
     }
 }
 
-/// The sums of 32 rows and W columns from j on, which start with the corrections, or with what is in the tile.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn columns<const W: usize>(
-    rows: &Unsigned,
-    columns: *const u8,
-    chunks: usize,
-    j: usize,
-    corrections: &[i32; PANEL],
-    sums: *mut i32,
-    add: bool,
-) {
-    let mut acc = [[_mm512_setzero_si512(); 2]; W];
-    for (w, acc) in acc.iter_mut().enumerate() {
-        *acc = [_mm512_set1_epi32(corrections[j + w]); 2];
-        if add {
-            for (half, acc) in acc.iter_mut().enumerate() {
-                // SAFETY: a column of the tile.
-                let old = unsafe { _mm512_load_si512(sums.add((j + w) * PANEL + HALF * half).cast()) };
-                *acc = _mm512_add_epi32(*acc, old);
-            }
-        }
-    }
-    // SAFETY: whole chunks of both panels; groups of four elements.
-    unsafe {
-        let (mut a, mut b) = (rows.0.as_ptr(), columns.add(j * DEPTH));
-        for _ in 0..chunks {
-            for group in 0..GROUPS {
-                let upper = _mm512_load_si512(a.add(64 * group).cast());
-                let lower = _mm512_load_si512(a.add(64 * (GROUPS + group)).cast());
-                for (w, acc) in acc.iter_mut().enumerate() {
-                    let b = _mm512_set1_epi32(b.add(w * DEPTH + GROUP * group).cast::<i32>().read());
-                    acc[0] = _mm512_dpbusd_epi32(acc[0], upper, b);
-                    acc[1] = _mm512_dpbusd_epi32(acc[1], lower, b);
+/// A function for the sums of 32 rows and some columns from j on, which start with the corrections, or with what is in the tile.
+/// Written out column by column: in a loop over columns the compiler keeps the sums in memory.
+macro_rules! columns {
+    ($name:ident, $($w:literal)*) => {
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+        unsafe fn $name(
+            rows: &Unsigned,
+            columns: *const u8,
+            chunks: usize,
+            j: usize,
+            corrections: &[i32; PANEL],
+            sums: *mut i32,
+            add: bool,
+        ) {
+            const W: usize = [$($w),*].len();
+            let mut acc = [[_mm512_setzero_si512(); 2]; W];
+            // SAFETY: whole chunks of both panels, in groups of four elements; columns of the tile.
+            unsafe {
+                let place = |w: usize, half: usize| sums.add((j + w) * PANEL + HALF * half).cast::<__m512i>();
+                $(acc[$w] = [_mm512_set1_epi32(corrections[j + $w]); 2];)*
+                if add {
+                    $(
+                        acc[$w][0] = _mm512_add_epi32(acc[$w][0], _mm512_load_si512(place($w, 0)));
+                        acc[$w][1] = _mm512_add_epi32(acc[$w][1], _mm512_load_si512(place($w, 1)));
+                    )*
                 }
+                let (mut a, mut b) = (rows.0.as_ptr(), columns.add(j * DEPTH));
+                for _ in 0..chunks {
+                    for group in 0..GROUPS {
+                        let upper = _mm512_load_si512(a.add(64 * group).cast());
+                        let lower = _mm512_load_si512(a.add(64 * (GROUPS + group)).cast());
+                        $(
+                            let x = _mm512_set1_epi32(b.add($w * DEPTH + GROUP * group).cast::<i32>().read());
+                            acc[$w][0] = _mm512_dpbusd_epi32(acc[$w][0], upper, x);
+                            acc[$w][1] = _mm512_dpbusd_epi32(acc[$w][1], lower, x);
+                        )*
+                    }
+                    (a, b) = (a.add(CHUNK_BYTES), b.add(CHUNK_BYTES));
+                }
+                $(
+                    _mm512_store_si512(place($w, 0), acc[$w][0]);
+                    _mm512_store_si512(place($w, 1), acc[$w][1]);
+                )*
             }
-            (a, b) = (a.add(CHUNK_BYTES), b.add(CHUNK_BYTES));
         }
-        for (w, acc) in acc.iter().enumerate() {
-            for (half, acc) in acc.iter().enumerate() {
-                _mm512_store_si512(sums.add((j + w) * PANEL + HALF * half).cast(), *acc);
-            }
-        }
-    }
+    };
 }
+
+columns!(twelve_columns, 0 1 2 3 4 5 6 7 8 9 10 11);
+columns!(eight_columns, 0 1 2 3 4 5 6 7);
 
 /// A tile of sums over some chunks, in as many columns at a time as there are registers for.
 #[inline]
@@ -116,9 +122,9 @@ unsafe fn tile(
     let sums = sums.0.as_mut_ptr();
     // SAFETY: passed on from the caller.
     unsafe {
-        columns::<12>(rows, panel, chunks, 0, corrections, sums, add);
-        columns::<12>(rows, panel, chunks, 12, corrections, sums, add);
-        columns::<8>(rows, panel, chunks, 24, corrections, sums, add);
+        twelve_columns(rows, panel, chunks, 0, corrections, sums, add);
+        twelve_columns(rows, panel, chunks, 12, corrections, sums, add);
+        eight_columns(rows, panel, chunks, 24, corrections, sums, add);
     }
 }
 
@@ -137,6 +143,15 @@ pub unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Str
             corrections(columns.add(offset), chunks, &mut of_columns);
             tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, first > 0);
         }
+    }
+}
+
+/// Brings share number `share` of `of` of a panel of so many lines nearer.
+#[inline]
+fn ahead(panel: *const u8, lines: usize, share: usize, of: usize) {
+    for line in lines * share / of..lines * (share + 1) / of {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(panel.wrapping_add(line * CACHE_LINE).cast()) };
     }
 }
 
@@ -165,6 +180,10 @@ pub unsafe fn pass(pass: &Pass) {
             for p in 0..pass.down {
                 unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
                 for q in 0..pass.across {
+                    // The same part of the next pass comes to the second cache meanwhile, each panel in as many shares as it is used.
+                    let lines = chunks * CHUNK_BYTES / CACHE_LINE;
+                    ahead(pass.next_columns.wrapping_add(q * pass.panel + offset), lines, p, pass.down);
+                    ahead(pass.next_rows.wrapping_add(p * pass.panel + offset), lines, q, pass.across);
                     tile(&unsigned, panel(q), chunks, &of_columns[q], &mut sums, false);
                     let residues = pass.residues.add((q * pass.down + p) * pass.tile);
                     for pair in 0..PAIRS {
