@@ -48,7 +48,7 @@ pub static WITHOUT_IFMA: Kernels = Kernels {
 
 /// The residues of a block of rows and the panel of columns in work stay in the second cache.
 fn blocking(_length: usize) -> Blocking {
-    Blocking { down: 8, across: product::ACROSS, depth: product::SPAN }
+    Blocking { down: 8, across: product::ACROSS, depth: product::PARTS * product::SPAN }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

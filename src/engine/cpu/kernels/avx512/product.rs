@@ -4,6 +4,7 @@
 //! the second sum belongs to the column alone. Sums wrap modulo 2^32 on the way and are right in the end.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Stream, TILE, Tile};
 use super::reduce::Reduction;
@@ -13,13 +14,13 @@ use super::{CHUNK_BYTES, GROUP, HALF};
 pub const SPAN: usize = 512;
 const GROUPS: usize = DEPTH / GROUP;
 
-/// A panel of rows, made unsigned.
+/// A panel of rows, made unsigned. Nothing is read that was not filled: to clear it takes as long as a part of a product.
 #[repr(C, align(64))]
-struct Unsigned([u8; PANEL * SPAN]);
+struct Unsigned([MaybeUninit<u8>; PANEL * SPAN]);
 
 impl Unsigned {
     const fn new() -> Self {
-        Self([0; PANEL * SPAN])
+        Self([MaybeUninit::uninit(); PANEL * SPAN])
     }
 
     /// # Safety
@@ -158,6 +159,9 @@ fn ahead(panel: *const u8, lines: usize, share: usize, of: usize) {
 /// Panels of columns in a pass, at most: their corrections are kept.
 pub const ACROSS: usize = 32;
 
+/// Parts of SPAN elements in a pass, at most.
+pub const PARTS: usize = 2;
+
 /// Row pairs of a tile: the reduction of two columns at a time.
 const PAIRS: usize = PANEL / 2;
 
@@ -165,30 +169,47 @@ const PAIRS: usize = PANEL / 2;
 pub unsafe fn pass(pass: &Pass) {
     assert!(pass.across <= ACROSS, "more panels than `blocking` asked for");
     let reduction = Reduction::new(pass.modulus, pass.factor);
-    let mut unsigned = Unsigned::new();
+    let mut unsigned = [const { Unsigned::new() }; PARTS];
     let mut sums = Tile([0; TILE]);
-    let mut of_columns = [[0; PANEL]; ACROSS];
-    // SAFETY: by the contract of the table.
-    unsafe {
-        // In parts of SPAN elements, which are the whole pass but in tests: the sums of all parts meet in the residues.
-        for start in (0..pass.count).step_by(SPAN) {
-            let (offset, chunks) = (start * PANEL, SPAN.min(pass.count - start) / DEPTH);
-            let panel = |q: usize| pass.columns.add(q * pass.panel + offset);
-            for (q, out) in of_columns[..pass.across].iter_mut().enumerate() {
-                corrections(panel(q), chunks, out);
+    let mut of_columns = [[[0; PANEL]; PARTS]; ACROSS];
+    // Longer passes than `blocking` asks for, one after the other: their sums meet in the residues.
+    for first in (0..pass.count).step_by(PARTS * SPAN) {
+        let count = (PARTS * SPAN).min(pass.count - first);
+        let parts = count.div_ceil(SPAN);
+        let chunks = |part: usize| SPAN.min(count - part * SPAN) / DEPTH;
+        let offset = |part: usize| (first + part * SPAN) * PANEL;
+        // SAFETY: by the contract of the table.
+        unsafe {
+            let columns = |q: usize, part: usize| pass.columns.add(q * pass.panel + offset(part));
+            for (q, of_parts) in of_columns[..pass.across].iter_mut().enumerate() {
+                for (part, out) in of_parts[..parts].iter_mut().enumerate() {
+                    corrections(columns(q, part), chunks(part), out);
+                }
             }
             for p in 0..pass.down {
-                unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
+                for (part, unsigned) in unsigned[..parts].iter_mut().enumerate() {
+                    unsigned.fill(pass.rows.add(p * pass.panel + offset(part)), chunks(part));
+                }
                 for q in 0..pass.across {
-                    // The same part of the next pass comes to the second cache meanwhile, each panel in as many shares as it is used.
-                    let lines = chunks * CHUNK_BYTES / CACHE_LINE;
-                    ahead(pass.next_columns.wrapping_add(q * pass.panel + offset), lines, p, pass.down);
-                    ahead(pass.next_rows.wrapping_add(p * pass.panel + offset), lines, q, pass.across);
-                    tile(&unsigned, panel(q), chunks, &of_columns[q], &mut sums, false);
+                    // The next pass comes to the second cache meanwhile, each panel in as many shares as it is used.
+                    let (lines, next) = (count * PANEL / CACHE_LINE, offset(0));
+                    ahead(pass.next_columns.wrapping_add(q * pass.panel + next), lines, p, pass.down);
+                    ahead(pass.next_rows.wrapping_add(p * pass.panel + next), lines, q, pass.across);
+                    for part in 0..parts {
+                        let of_columns = &of_columns[q][part];
+                        tile(
+                            &unsigned[part],
+                            columns(q, part),
+                            chunks(part),
+                            of_columns,
+                            &mut sums,
+                            part > 0,
+                        );
+                    }
                     let residues = pass.residues.add((q * pass.down + p) * pass.tile);
                     for pair in 0..PAIRS {
                         let sums = sums.0.as_ptr().add(2 * PANEL * pair);
-                        reduction.columns(sums, pass.add || start > 0, residues.add(64 * pair));
+                        reduction.columns(sums, pass.add || first > 0, residues.add(64 * pair));
                     }
                 }
             }
