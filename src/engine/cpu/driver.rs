@@ -214,11 +214,11 @@ impl<'a> Run<'a> {
         let mut b_holds = None;
         let mut phases = planned.phases;
         let check = self.settings.check.then(Check::default);
-        let report = |phases, fresh| Report {
+        let report = |out, phases, fresh| Report {
             moduli,
             way,
             bound,
-            out: planned.plan.out.clone(),
+            out,
             phases,
             fresh,
             checked: check.as_ref().map(Check::outcome),
@@ -247,12 +247,12 @@ impl<'a> Run<'a> {
                 let missing = block.missing().chain(all.skip(number + 1));
                 let out = &planned.plan.out;
                 let rest = missing.flat_map(|part| part.without(&out.rows, &out.columns)).collect();
-                return Outcome::Partial(report(phases, true), reason, rest);
+                return Outcome::Partial(report(planned.plan.out, phases, true), reason, rest);
             }
         }
         let fresh = planned.fresh || room.arena.fresh;
         room.arena.keep();
-        Outcome::Done(report(phases, fresh))
+        Outcome::Done(report(planned.plan.out, phases, fresh))
     }
 
     fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {
