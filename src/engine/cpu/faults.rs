@@ -66,7 +66,7 @@ fn a_failed_allocation_makes_blocks_smaller_or_declines_the_call() {
     let engine = &super::PORTABLE;
     let modes = [Mode::Auto, Mode::Accurate, Mode::Fast].map(|mode| (mode, Bad::None));
     for (mode, bad) in modes.into_iter().chain([(Mode::Auto, Bad::NotFinite), (Mode::Auto, Bad::Hopeless)]) {
-        let settings = settings(mode, 1);
+        let settings = Settings { check: bad == Bad::NotFinite, ..settings(mode, 1) };
         let (outcome, want) = run(engine, &settings, bad);
         let Outcome::Done(report) = outcome else { panic!("{outcome:?}") };
         assert_eq!(report.out.count(), [0, 2, 1][bad as usize]);

@@ -242,12 +242,23 @@ unsafe fn product16(rows: *const u8, columns: *const u8, length: usize, _: Strea
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
 unsafe fn pass16(pass: &Pass) {
+    // SAFETY: passed on from the caller.
+    unsafe { pass_by(product16, pass) };
+}
+
+/// A pass by one of the products of this file.
+///
+/// # Safety
+///
+/// As for the table of kernels.
+#[inline(always)]
+unsafe fn pass_by(product: unsafe fn(*const u8, *const u8, usize, Stream, &mut Tile), pass: &Pass) {
     let mut sums = Tile([0; TILE]);
     let none = Stream { at: std::ptr::null(), lines: 0 };
     portable::for_each_tile(pass, |rows, columns, out| {
-        // SAFETY: by the contract of the table.
+        // SAFETY: by the contract of this function.
         unsafe {
-            product16(rows, columns, pass.count, none, &mut sums);
+            product(rows, columns, pass.count, none, &mut sums);
             portable::reduce(pass, &sums, out);
         }
     });
@@ -332,13 +343,6 @@ unsafe fn product8(rows: *const u8, columns: *const u8, length: usize, _: Stream
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avxvnni")]
 unsafe fn pass8(pass: &Pass) {
-    let mut sums = Tile([0; TILE]);
-    let none = Stream { at: std::ptr::null(), lines: 0 };
-    portable::for_each_tile(pass, |rows, columns, out| {
-        // SAFETY: by the contract of the table.
-        unsafe {
-            product8(rows, columns, pass.count, none, &mut sums);
-            portable::reduce(pass, &sums, out);
-        }
-    });
+    // SAFETY: passed on from the caller.
+    unsafe { pass_by(product8, pass) };
 }
