@@ -130,7 +130,7 @@ impl Arguments {
         };
         // SAFETY: the caller of a BLAS vouches for its arguments; the native function gets them unchanged.
         unsafe {
-            super::gemm(options, self.parse(wide), |pass| match (native, pass) {
+            super::gemm(options, native, self.parse(wide), |pass| match (native, pass) {
                 (Some(address), Pass::Part(part)) => Self::of(part).call(address),
                 (Some(address), _) => self.call(address),
                 (None, Pass::Part(part)) => builtin::gemm_for_caller(part),

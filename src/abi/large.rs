@@ -1,19 +1,21 @@
 //! The calls that are large enough to be worth a thought: which engine takes one, and what became of it.
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::time::Instant;
 
 use super::{lines, nanoseconds_since, note_native, shape, verify};
-use crate::engine::cpu::{fpenv, peek, probe, threads};
+use crate::engine::cpu::{brand, fpenv, peek, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
-use crate::native::builtin;
+use crate::native::{builtin, find};
 use crate::observe::counters;
 use crate::observe::last::{Last, Thread};
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, EngineChoice, MinSize, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
-use crate::route::{self, Machine, Reason, Route, Shape, cost, experience};
+use crate::route::{self, Machine, Reason, Route, Shape, calibration, cost, experience};
 
 /// Why a call was not emulated.
 pub(super) struct Declined {
@@ -38,11 +40,12 @@ impl From<Reason> for Declined {
 pub(super) unsafe fn emulate(
     call: &Gemm,
     options: &Options,
+    native: Option<NonNull<c_void>>,
 ) -> Result<(Done, Option<verify::Ticket>), Declined> {
     let emulate = || {
         // SAFETY: by the contract of this function, here and below.
         let ticket = unsafe { verify::begin(call, options) };
-        unsafe { emulate_clean(call, options) }.map(|done| (done, ticket))
+        unsafe { emulate_clean(call, options, native) }.map(|done| (done, ticket))
     };
     catch_unwind(AssertUnwindSafe(|| fpenv::in_clean_environment(emulate))).unwrap_or_else(|_| {
         let text = "a fault inside oz2blas; the call goes to the native BLAS";
@@ -56,12 +59,21 @@ pub(super) unsafe fn emulate(
 /// # Safety
 ///
 /// As for [`super::gemm`].
-unsafe fn emulate_clean(call: &Gemm, options: &Options) -> Result<Done, Declined> {
+unsafe fn emulate_clean(
+    call: &Gemm,
+    options: &Options,
+    native: Option<NonNull<c_void>>,
+) -> Result<Done, Declined> {
     let shape = &shape(call);
     let learns = options.min_size == MinSize::Auto;
     // Inside a parallel region every core already has a thread.
     let threads =
         if threads::in_parallel_region() { 1 } else { options.threads.unwrap_or_else(threads::automatic) };
+    if learns {
+        calibration::load(brand::name, threads, || {
+            native.map_or_else(|| builtin::NAME.to_owned(), find::provider)
+        });
+    }
     let mut engines = engine::available_for(options.engine);
     let mut declined = None;
     loop {
@@ -127,7 +139,7 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     if cost::learns(emulated.engine) && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
         let expected = cost::emulated_seconds(shape, *engine, report.moduli, machine.threads, machine.tops);
-        if experience::emulated(shape, *nanoseconds as f64 * 1e-9, expected) {
+        if experience::emulated(shape, *engine, *nanoseconds as f64 * 1e-9, expected) {
             probe::doubt();
         }
     }

@@ -14,7 +14,9 @@ mod lines;
 mod spelling;
 pub mod verify;
 
+use std::ffi::c_void;
 use std::panic::catch_unwind;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -123,7 +125,8 @@ extern "C" fn at_exit() {
 /// Native calls below this m n k are counted but not timed: reading the clock would cost as much as they do.
 const TIMED: u64 = 64 * 64 * 64;
 
-/// Takes a call: `parsed` is the call or what is illegal in it, `pass` hands it to the native BLAS.
+/// Takes a call: `native` is the function of the native BLAS, `parsed` the call or what is illegal in it, `pass` hands it to the
+/// native BLAS.
 ///
 /// Nothing outside of the clean environment computes with doubles: a host program may trap what that would raise. And a small
 /// call must come through quickly, which takes about as long as two or three cache misses: nothing is asked for twice, and one
@@ -133,7 +136,12 @@ const TIMED: u64 = 64 * 64 * 64;
 ///
 /// The matrices of a legal call are as a BLAS demands them.
 #[inline]
-pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass: impl Fn(Pass)) {
+pub(crate) unsafe fn gemm(
+    options: &Options,
+    native: Option<NonNull<c_void>>,
+    parsed: Result<Gemm, Illegal>,
+    pass: impl Fn(Pass),
+) {
     last::with_thread(|thread| {
         let call = match &parsed {
             Ok(call) => call,
@@ -156,7 +164,7 @@ pub(crate) unsafe fn gemm(options: &Options, parsed: Result<Gemm, Illegal>, pass
         let declined = match at_once(call, options) {
             Some(reason) => reason.into(),
             // SAFETY: by the contract of this function.
-            None => match unsafe { large::emulate(call, options) } {
+            None => match unsafe { large::emulate(call, options, native) } {
                 Err(declined) => declined,
                 Ok(done) => {
                     // SAFETY: by the contract of this function.

@@ -10,6 +10,9 @@ use crate::engine::cpu::{team, threads};
 use crate::gemm::{Gemm, Rectangle};
 use crate::options;
 
+/// What stands for this BLAS where others have the name of a file.
+pub const NAME: &str = "builtin";
+
 /// Below this m n k a second thread costs more than it brings.
 const WORTH_A_TEAM: u64 = 320 * 320 * 320;
 

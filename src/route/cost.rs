@@ -204,21 +204,21 @@ pub enum Forecast {
     Loss,
 }
 
-/// The engines for which experience counts: the portable one is never worth it beside a real BLAS, and a GPU is not measured.
+/// The engines for which experience counts: the portable one is never worth it beside a real BLAS.
 pub fn learns(engine: usize) -> bool {
-    matches!(engine, engine::AMX | engine::AVX512 | engine::AVX2)
+    engine != engine::PORTABLE
 }
 
-/// What was learned, as far as it is about an engine.
-fn learned(engine: usize, machine: &Machine) -> super::Learned {
-    if learns(engine) { machine.learned } else { Default::default() }
+/// What was learned of the native BLAS and of an engine, as far as it counts for this one.
+fn learned(engine: usize, machine: &Machine) -> (f64, f64) {
+    if learns(engine) { (machine.learned.native, machine.learned.emulated[engine]) } else { (1.0, 1.0) }
 }
 
 /// Compares the emulation with the native BLAS, both corrected by what calls like this one took on this machine.
 pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -> Forecast {
-    let learned = learned(engine, machine);
-    let native = MARGIN * learned.native * native_seconds(call, machine.threads, machine.native_rate);
-    let emulated = |tops| learned.emulated * emulated_seconds(call, engine, moduli, machine.threads, tops);
+    let (natively, emulating) = learned(engine, machine);
+    let native = MARGIN * natively * native_seconds(call, machine.threads, machine.native_rate);
+    let emulated = |tops| emulating * emulated_seconds(call, engine, moduli, machine.threads, tops);
     let seconds = emulated(machine.tops);
     if seconds < native {
         Forecast::Gain(seconds)
@@ -232,10 +232,10 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
 /// The most moduli with which an engine is still done before the native BLAS, once the plan is made: what that took is spent
 /// either way.
 pub fn most_worth(call: &Shape, engine: usize, machine: &Machine) -> usize {
-    let learned = learned(engine, machine);
-    let native = learned.native * native_seconds(call, machine.threads, machine.native_rate);
+    let (natively, emulating) = learned(engine, machine);
+    let native = natively * native_seconds(call, machine.threads, machine.native_rate);
     let emulated = |moduli| emulated_seconds(call, engine, moduli, machine.threads, machine.tops);
-    let rest = |moduli: &usize| learned.emulated * (emulated(*moduli) - emulated(0)) < native;
+    let rest = |moduli: &usize| emulating * (emulated(*moduli) - emulated(0)) < native;
     (1..=MAX_MODULI).rev().find(rest).unwrap_or(0)
 }
 
@@ -297,7 +297,7 @@ mod tests {
         assert!((2..14).contains(&worth(2048, &machine)));
         machine.learned.native = 10.0;
         assert_eq!(worth(2048, &machine), MAX_MODULI);
-        machine.learned.emulated = 1e6;
+        machine.learned.emulated[engine::AMX] = 1e6;
         assert_eq!(worth(2048, &machine), 0);
     }
 
@@ -313,17 +313,19 @@ mod tests {
         machine.learned = Default::default();
         machine.tops = Some(5.5);
         assert!(gains(call, EngineChoice::Amx, &machine));
-        machine.learned.emulated = 2.0;
+        machine.learned.emulated[engine::AMX] = 2.0;
         assert_eq!(of(call, EngineChoice::Amx, &machine), Forecast::Loss);
-        machine.learned.emulated = 1.0;
+        machine.learned.emulated[engine::AMX] = 1.0;
         machine.learned.native = 0.5;
         assert_eq!(of(call, EngineChoice::Amx, &machine), Forecast::Loss);
-        // Only AMX is watched.
-        assert!(!gains(
-            call,
-            EngineChoice::Portable,
-            &Machine { learned: super::super::Learned { native: 100.0, emulated: 1.0 }, ..machine }
-        ));
+        // Each engine has its own, and the portable one none.
+        machine.learned.native = 1.0;
+        machine.learned.emulated = [1e6; engine::NAMES.len()];
+        machine.learned.emulated[engine::AMX] = 1.0;
+        assert!(gains(call, EngineChoice::Amx, &machine));
+        machine.learned.native = 100.0;
+        machine.learned.emulated = Default::default();
+        assert!(!gains(call, EngineChoice::Portable, &machine));
     }
 
     proptest! {

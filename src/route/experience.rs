@@ -7,41 +7,57 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{Learned, Reason, Shape};
+use crate::engine::NAMES;
 
 /// Calls are alike that have about the same m n k (a factor of 8, or 2 in the edge, apart) and are about as thin: what the model
 /// does not know of a machine differs between such classes.
-const SIZES: usize = 7;
+pub const SIZES: usize = 7;
 const THIN: [usize; 2] = [96, 384];
+pub const THINNESSES: usize = THIN.len() + 1;
 
 /// A factor moves by this part of the way to what a call took ...
 const STEP: f64 = 0.25;
 /// ... of at most this distance, so that a single call that met a page fault or another program hardly counts.
 const REACH: f64 = 0.4;
-/// Where calls of a class go the other way, a factor is not measured any more. It drifts back to 1 by this part of the way with
-/// each of them, until one call is tried again: rare enough that the trials cost less than a percent.
+/// Where calls of a class go the other way, a factor is not measured any more. It drifts back to where it started by this part of
+/// the way with each of them, until one call is tried again: rare enough that the trials cost less than a percent.
 const DRIFT: f64 = 1.0 / 256.0;
 /// Factors stay within this and its inverse.
 const MOST: f64 = 64.0;
 /// A call that took so many times what was expected may have met a slow tile unit.
 const SUSPICIOUS: f64 = 1.5;
 
-/// The bits of a factor; 0 stands for 1, which is what nothing is known of.
-struct Factor(AtomicU64);
+/// The bits of a factor, and of what it starts with (`oz2run --calibrate`); 0 stands for what nothing is known of.
+struct Factor {
+    now: AtomicU64,
+    start: AtomicU64,
+}
 
 impl Factor {
     const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self { now: AtomicU64::new(0), start: AtomicU64::new(0) }
     }
 
-    fn get(&self) -> f64 {
-        match self.0.load(Ordering::Relaxed) {
+    fn start(&self) -> f64 {
+        match self.start.load(Ordering::Relaxed) {
             0 => 1.0,
             bits => f64::from_bits(bits),
         }
     }
 
+    fn start_with(&self, value: f64) {
+        self.start.store(value.clamp(1.0 / MOST, MOST).to_bits(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> f64 {
+        match self.now.load(Ordering::Relaxed) {
+            0 => self.start(),
+            bits => f64::from_bits(bits),
+        }
+    }
+
     fn set(&self, value: f64) {
-        self.0.store(value.clamp(1.0 / MOST, MOST).to_bits(), Ordering::Relaxed);
+        self.now.store(value.clamp(1.0 / MOST, MOST).to_bits(), Ordering::Relaxed);
     }
 
     fn learn(&self, seen: f64) {
@@ -53,41 +69,59 @@ impl Factor {
 
     fn drift(&self) {
         let now = self.get();
-        self.set(now + DRIFT * (1.0 - now));
+        self.set(now + DRIFT * (self.start() - now));
     }
 }
 
 /// The factors of a class of calls.
 struct Class {
     native: Factor,
-    emulated: Factor,
+    emulated: [Factor; NAMES.len()],
 }
 
-static CLASSES: [[Class; THIN.len() + 1]; SIZES] =
-    [const { [const { Class { native: Factor::new(), emulated: Factor::new() } }; THIN.len() + 1] }; SIZES];
+static CLASSES: [[Class; THINNESSES]; SIZES] = [const {
+    [const { Class { native: Factor::new(), emulated: [const { Factor::new() }; NAMES.len()] } }; THINNESSES]
+}; SIZES];
 
-fn class(call: &Shape) -> &'static Class {
+/// The class of a call: its size, below [`SIZES`], and its thinness, below [`THINNESSES`].
+pub fn class_of(call: &Shape) -> (usize, usize) {
     let work = (call.m as u64).saturating_mul(call.n as u64).saturating_mul(call.k as u64);
     let size = (work.max(1).ilog2() / 3) as usize;
     let smallest = super::SMALLEST.ilog2() as usize / 3;
     let least = call.m.min(call.n).min(call.k);
-    let thin = THIN.iter().filter(|&&edge| least >= edge).count();
-    &CLASSES[size.saturating_sub(smallest).min(SIZES - 1)][thin]
+    let thinness = THIN.iter().filter(|&&edge| least >= edge).count();
+    (size.saturating_sub(smallest).min(SIZES - 1), thinness)
+}
+
+fn class(call: &Shape) -> &'static Class {
+    let (size, thinness) = class_of(call);
+    &CLASSES[size][thinness]
 }
 
 /// The factors for a call.
 pub fn learned(call: &Shape) -> Learned {
     let class = class(call);
-    Learned { native: class.native.get(), emulated: class.emulated.get() }
+    Learned { native: class.native.get(), emulated: class.emulated.each_ref().map(Factor::get) }
 }
 
-/// A call was emulated on the CPU: in so many seconds, where the model expects `forecast` without any factor. True if it took much
-/// longer than calls like it did before.
-pub fn emulated(call: &Shape, seconds: f64, forecast: f64) -> bool {
+/// What the factors of a class start with, and drift back to: of an engine, or of the native BLAS.
+pub fn start_with(size: usize, thinness: usize, engine: Option<usize>, factor: f64) {
+    if let Some(class) = CLASSES.get(size).and_then(|classes| classes.get(thinness)) {
+        match engine {
+            Some(engine) => class.emulated[engine].start_with(factor),
+            None => class.native.start_with(factor),
+        }
+    }
+}
+
+/// A call was emulated: in so many seconds, where the model expects `forecast` without any factor. True if it took much longer than
+/// calls like it did before.
+pub fn emulated(call: &Shape, engine: usize, seconds: f64, forecast: f64) -> bool {
     let class = class(call);
+    let factor = &class.emulated[engine];
     let seen = seconds / forecast;
-    let suspicious = seen > SUSPICIOUS * class.emulated.get();
-    class.emulated.learn(seen);
+    let suspicious = seen > SUSPICIOUS * factor.get();
+    factor.learn(seen);
     class.native.drift();
     suspicious
 }
@@ -96,7 +130,7 @@ pub fn emulated(call: &Shape, seconds: f64, forecast: f64) -> bool {
 pub fn native(call: &Shape, seconds: f64, forecast: f64) {
     let class = class(call);
     class.native.learn(seconds / forecast);
-    class.emulated.drift();
+    class.emulated.iter().for_each(Factor::drift);
 }
 
 /// After so many calls in a row that had been read in vain, as their data could not be emulated, some are not tried: first one,

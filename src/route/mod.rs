@@ -1,10 +1,12 @@
 //! Where a call goes and why. [`decide`] is pure: the same shape, machine and options give the same answer.
 
+pub mod calibration;
 pub mod cost;
 pub mod experience;
 
 use cost::Forecast;
 
+use crate::engine::NAMES;
 use crate::options::{EngineChoice, MinSize, Mode, Options};
 
 /// Why a call was not emulated (or, for a part of a call, why that part was not).
@@ -112,12 +114,13 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
     pub native: f64,
-    pub emulated: f64,
+    /// For every engine.
+    pub emulated: [f64; NAMES.len()],
 }
 
 impl Default for Learned {
     fn default() -> Self {
-        Self { native: 1.0, emulated: 1.0 }
+        Self { native: 1.0, emulated: [1.0; NAMES.len()] }
     }
 }
 
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!(decide(&call(200), &slow, &options), Route::Native(Reason::NoGain));
         let slow = Machine { engines: &engines, ..slow };
         assert_eq!(decide(&many, &slow, &options), Route::Emulate(engine::CUDA));
-        let learned = Learned { native: 1.0, emulated: 3.0 };
+        let learned = Learned { native: 1.0, emulated: [3.0; NAMES.len()] };
         assert_eq!(decide(&few, &Machine { learned, ..machine }, &options), Route::Native(Reason::NoGain));
         let pause = Some(Reason::NotProvable);
         assert_eq!(decide(&few, &Machine { pause, ..machine }, &options), Route::Native(Reason::NotProvable));
@@ -336,7 +339,7 @@ mod tests {
         let options = Options::read(|name| (name == "OZ2_MIN_SIZE").then(|| "0".to_owned()), |_, _| ());
         let engines = [engine::AMX, engine::PORTABLE];
         let machine = Machine {
-            learned: Learned { native: 0.1, emulated: 9.0 },
+            learned: Learned { native: 0.1, emulated: [9.0; NAMES.len()] },
             tops: Some(0.1),
             pause: Some(Reason::NotProvable),
             ..Machine::new(&engines, 1)

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use oz2blas::engine;
-use oz2blas::engine::cpu::{self, probe, rate, threads};
+use oz2blas::engine::cpu::{self, brand, probe, rate, threads};
+use oz2blas::native::builtin;
 use oz2blas::native::find::{Symbol, provider};
 use oz2blas::options::{self, TABLE};
-use oz2blas::route::{Machine, Route, Shape, decide};
+use oz2blas::route::{Machine, Route, Shape, calibration, decide, experience};
 
 /// The instruction sets that engines use or will use.
 const FEATURES: [&str; 7] =
@@ -52,25 +53,34 @@ fn engines(out: &mut String) -> std::fmt::Result {
     writeln!(out, "threads      {}", options::current().threads.unwrap_or_else(threads::automatic))
 }
 
-fn native(out: &mut String) -> std::fmt::Result {
+fn native_file() -> String {
     static DGEMM: Symbol = Symbol::native(c"dgemm_");
-    let name = match DGEMM.address() {
-        Some(address) => provider(address),
-        None => "builtin".to_owned(),
-    };
-    writeln!(out, "native BLAS  {name} (for programs that bring none of their own)")
+    DGEMM.address().map_or_else(|| builtin::NAME.to_owned(), provider)
+}
+
+fn native(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "native BLAS  {} (for programs that bring none of their own)", native_file())
+}
+
+fn calibrated(out: &mut String) -> std::fmt::Result {
+    match calibration::file(&brand::name()).filter(|file| file.is_file()) {
+        Some(file) => writeln!(out, "calibration  {}", file.display()),
+        None => writeln!(out, "calibration  none (oz2run --calibrate measures this machine)"),
+    }
 }
 
 fn routes(out: &mut String) -> std::fmt::Result {
     let options = options::current();
     let threads = options.threads.unwrap_or_else(threads::automatic);
     let mut machine = Machine::new(engine::available(), threads);
+    calibration::load(brand::name, threads, native_file);
     if machine.engines.contains(&engine::AMX) {
         probe::refresh();
         machine.tops = probe::last();
     }
     for n in [64, 256, 1024, 4096] {
         let shape = Shape { m: n, n, k: n, alpha: 1.0, beta: 0.0 };
+        machine.learned = experience::learned(&shape);
         let route = match decide(&shape, &machine, options) {
             Route::Emulate(number) => {
                 format!("emulated by {}, if the data allow it", engine::NAMES[number])
@@ -101,7 +111,7 @@ pub fn report(library: Option<&Path>, variables: &[(String, String)]) -> String 
     let file = library.map_or("not found".into(), |file| file.to_string_lossy());
     let _ = writeln!(out, "oz2blas      {} {file}", env!("CARGO_PKG_VERSION"));
     // Writing to a String cannot fail.
-    for part in [cpu, engines, native, effective_options, routes] {
+    for part in [cpu, engines, native, calibrated, effective_options, routes] {
         let _ = part(&mut out);
     }
     out

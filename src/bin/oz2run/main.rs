@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use oz2blas::options::{Options, TABLE};
 
+mod calibrate;
 mod doctor;
 mod replay;
 mod selftest;
@@ -24,6 +25,8 @@ enum Request {
     Help,
     Version,
     Doctor(Vec<(String, String)>),
+    /// Seconds that it may take.
+    Calibrate(Vec<(String, String)>, f64),
     Selftest,
     Replay(Vec<(String, String)>, PathBuf),
     Run(Invocation),
@@ -43,6 +46,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
     let mut variables: Vec<(String, String)> = Vec::new();
     let mut command: Vec<OsString> = Vec::new();
     let mut doctor = false;
+    let mut calibrate: Option<f64> = None;
     let mut replay: Option<PathBuf> = None;
     while let Some(argument) = arguments.next() {
         let text = argument.to_str().unwrap_or("");
@@ -61,6 +65,14 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
                 if name == "replay" {
                     let file = value.map(OsString::from).or_else(|| arguments.next());
                     replay = Some(file.ok_or("--replay needs a file")?.into());
+                    continue;
+                }
+                if name == "calibrate" {
+                    let seconds = value
+                        .map_or(Ok(calibrate::SECONDS), str::parse)
+                        .ok()
+                        .filter(|seconds| *seconds > 0.0);
+                    calibrate = Some(seconds.ok_or("--calibrate=SECONDS needs a number")?);
                     continue;
                 }
                 let name = name.replace('-', "_").to_ascii_uppercase();
@@ -88,6 +100,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
     match bad {
         Some(bad) => Err(bad),
         None if doctor => Ok(Request::Doctor(variables)),
+        None if calibrate.is_some() => Ok(Request::Calibrate(variables, calibrate.unwrap_or_default())),
         None if replay.is_some() => Ok(Request::Replay(variables, replay.unwrap_or_default())),
         None if command.is_empty() => Err("no program to run (oz2run --help)".to_owned()),
         None => Ok(Request::Run(Invocation { variables, command })),
@@ -100,6 +113,8 @@ fn help() -> String {
         Example: oz2run --min-size 0 --stats python3 -c 'import numpy; ...'\n\n\
         \x20 --help, --version\n\
         \x20 --doctor                 what this machine has, and what would be emulated\n\
+        \x20 --calibrate[=SECONDS]    measures for a minute, or SECONDS, what calls take on this machine, natively and emulated, and\n\
+        \x20                          keeps it in the configuration folder for the choice between both\n\
         \x20 --selftest               computes 200 products with every engine of this machine and compares their digest with the one\n\
         \x20                          that every machine must give; exit status 1 if one is wrong\n\
         \x20 --replay FILE            makes the call of a file that OZ2_VERIFY_DUMP wrote again, and compares; exit status 1\n\
@@ -151,6 +166,16 @@ fn run(invocation: &Invocation) -> ExitCode {
     fail(127, &format!("cannot run {}: {error}", invocation.command[0].to_string_lossy()))
 }
 
+fn calibrate(variables: &[(String, String)], seconds: f64) -> ExitCode {
+    if std::env::var_os(calibrate::PART).is_some() {
+        return calibrate::measured(seconds).map_or_else(|text| fail(2, &text), |table| print(&table));
+    }
+    match calibrate::run(seconds, variables) {
+        Ok(good) => ExitCode::from(if good { 0 } else { 2 }),
+        Err(text) => fail(2, &text),
+    }
+}
+
 fn fail(status: u8, text: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "oz2run: {text}");
     ExitCode::from(status)
@@ -167,6 +192,7 @@ fn main() -> ExitCode {
         Ok(Request::Help) => print(&help()),
         Ok(Request::Version) => print(concat!("oz2run ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Request::Doctor(variables)) => print(&doctor::report(library().as_deref(), &variables)),
+        Ok(Request::Calibrate(variables, seconds)) => calibrate(&variables, seconds),
         Ok(Request::Selftest) => {
             let (text, wrong) = selftest::report();
             print(&text);

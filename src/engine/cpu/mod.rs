@@ -6,6 +6,7 @@ use crate::ozaki::plan::Plan;
 use crate::route::Reason;
 
 mod blocks;
+pub mod brand;
 mod certify;
 mod check;
 mod driver;
