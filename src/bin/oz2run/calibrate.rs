@@ -257,7 +257,7 @@ pub fn measured(seconds: f64) -> Result<String, String> {
         if clock.elapsed().as_secs_f64() + last.0 * (work / last.1).max(1.0) > seconds {
             break;
         }
-        bar.set_message(format!("{threads} x {m} x {n} x {k}"));
+        bar.set_message(format!("{threads} threads, {m} x {n} x {k}"));
         let Some(mut matrices) = Matrices::new(&shape) else { break };
         let start = Instant::now();
         let found = measure(&shape, &workers, &mut matrices, &machine);
