@@ -1,6 +1,7 @@
 //! Step *plan*: the number of moduli and the scaling exponents (NUMERICS section 3), decided by exact integers alone.
 
 use super::bound::Line;
+use super::exact;
 use super::moduli::{MAX_MODULI, crt};
 use super::wide::Magnitude;
 
@@ -217,8 +218,14 @@ pub fn cap_needs(needs: &mut [i32], lines: &[Line]) {
     }
 }
 
+/// Mode auto, step 3: the least N, at most `most`, that holds the largest 2^(needA_i + needB_j) U_ij of the whole product.
+pub fn least_moduli(most: usize, check: bool, largest: Magnitude) -> Option<usize> {
+    (2..=most.min(MAX_MODULI)).find(|&n| largest <= Magnitude::limit(crt(n).limit(check)))
+}
+
 /// Mode auto, steps 3 and 4, from the capped needs and the largest 2^(needA_i + needB_j) U_ij of the whole product:
-/// the least N that holds it (at most `most`), and what is left goes to both sides alike.
+/// the least N that holds it (at most `most`), and what is left goes to both sides alike. Lines that are all exact have no use for
+/// more bits: there any upper bound of the largest will do that gives the same N.
 pub fn auto(
     most: usize,
     check: bool,
@@ -231,9 +238,12 @@ pub fn auto(
     if largest == Magnitude::NONE {
         return Ok(Plan::plain(2, zeros(row_needs, a), zeros(column_needs, b)));
     }
-    let fits = |n: &usize| largest <= Magnitude::limit(crt(*n).limit(check));
-    let moduli = (2..=most.min(MAX_MODULI)).find(fits).ok_or(NoPlan::NotProvable)?;
-    let spare = largest.spare_quarter_powers(Magnitude::limit(crt(moduli).limit(check)));
+    let moduli = least_moduli(most, check, largest).ok_or(NoPlan::NotProvable)?;
+    let spare = if exact::are_exact(&row_needs, a) && exact::are_exact(&column_needs, b) {
+        0
+    } else {
+        largest.spare_quarter_powers(Magnitude::limit(crt(moduli).limit(check)))
+    };
     for (needs, lines) in [(&mut row_needs, a), (&mut column_needs, b)] {
         for (need, line) in needs.iter_mut().zip(lines) {
             *need = exponent_of(*need + spare, line);

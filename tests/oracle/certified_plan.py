@@ -98,8 +98,10 @@ def plan(a, b, balanced=False, digits=1, most=20):
     count = next((i + 1 for i in range(1, most) if fits(H[i], 0)), None)
     out = dict(n=count, rows=ra, columns=cb, few=few, d=[int(x) for x in d], way=["plain", "more bits", "balanced", "balanced, more bits"][2 * balanced + digits - 1])
     if count:
+        # Where every line is exact, more bits would be zeros.
+        exact = all(x is None or x == int(e) for needs, lines in ((na, ra), (nb, cb)) for x, e in zip(needs, lines.exact))
         spare = 0
-        while pairs and spare < 200 and fits(H[count - 1], spare + 1):
+        while pairs and not exact and spare < 200 and fits(H[count - 1], spare + 1):
             spare += 1
         out["s"] = [0 if x is None else x + spare + 7 - int(e) for x, e in zip(na, ra.e)]
         out["t"] = [0 if x is None else x + spare + 7 - int(f) for x, f in zip(nb, cb.e)]

@@ -462,7 +462,8 @@ def text_all(a, b, fixed):
     auto = (None, None, None)
     if best:
         d = 0
-        while u and fits(text_range(best), d + 1):
+        exact = all(x == one["exact"] for needs, lines in ((na, ra), (nb, cb)) for x, one in zip(needs, lines) if one["nz"])
+        while u and not exact and fits(text_range(best), d + 1):
             d += 1
         auto = best, [x + d + 7 - r["e"] if r["nz"] else 0 for x, r in zip(na, ra)], [y + d + 7 - c["e"] if c["nz"] else 0 for y, c in zip(nb, cb)]
 

@@ -86,7 +86,7 @@ pub unsafe fn plan(
 }
 
 impl<'a> Run<'a> {
-    fn new(kernels: &'static Kernels, call: &'a Gemm, settings: &'a Settings) -> Self {
+    pub fn new(kernels: &'static Kernels, call: &'a Gemm, settings: &'a Settings) -> Self {
         let small = call.multiplications().saturating_mul(settings.moduli as u64) <= WORTH_A_TEAM;
         let threads = if small { 1 } else { settings.threads };
         Self { kernels, call, settings, threads }

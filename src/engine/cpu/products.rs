@@ -135,6 +135,11 @@ impl<'a> Products<'a> {
         Ok(out)
     }
 
+    /// The magnitudes of all lines are packed: a look at some tiles of the bound product costs no more than those.
+    pub fn are_packed(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// Gives back the memory of what is packed: it is packed anew for any further use.
     pub fn release(&mut self) {
         if let Some(whole) = self.whole.take() {

@@ -169,7 +169,11 @@ impl Statistics {
             self.pairs().all(|(i, j)| fits(self.upper(i, j), row[i] + column[j] + 2 * extra, &h))
         };
         let moduli = (2..=most).find(|&n| holds(n, 0))?;
-        let spare = if self.pairs().next().is_none() {
+        // Where every line is exact, more bits would be zeros.
+        let exact = |needs: &[i32], lines: &[Line]| {
+            needs.iter().zip(lines).all(|(&need, line)| line.nonzeros == 0 || need == line.exact_at)
+        };
+        let spare = if self.pairs().next().is_none() || (exact(&row, &self.a) && exact(&column, &self.b)) {
             0
         } else {
             (0..200).take_while(|&d| holds(moduli, d)).last().unwrap_or(0)
