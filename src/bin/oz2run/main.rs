@@ -109,9 +109,8 @@ fn help() -> String {
     for entry in &TABLE {
         let name = entry.name.to_ascii_lowercase().replace('_', "-");
         let alone = value_when_alone(entry.name).map_or(String::new(), |value| format!("; alone: {value}"));
-        let effect = if entry.works { "" } else { " (no effect in this version)" };
         text +=
-            &format!("  --{name:<14} {} [{}{alone}]: {}{effect}\n", entry.values, entry.default, entry.help);
+            &format!("  --{name:<14} {} [{}{alone}]: {}\n", entry.values, entry.default, entry.help);
     }
     text
 }
