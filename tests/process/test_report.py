@@ -43,6 +43,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open and self.open.pop() == tag, (tag, self.open)
+        self.text += " " if tag in ("td", "th") else ""
 
     def handle_data(self, data):
         if self.open and self.open[-1] == "script":

@@ -23,7 +23,7 @@ if kind == "shapes":
         numpy.dot(a[:m, :k], b[:k, :n])
 else:
     for turn in range(6):
-        for n, count in ((96, 60), (40, 200), (512, 3), (1024, 1), (2048, 4 * (kind == "large"))):
+        for n, count in ((96, 60), (40, 200), (512, 3), (1024, 1)) + ((2048, 4),) * (kind == "large"):
             a, b = data(n, n), data(n, n)
             for _ in range(count):
                 numpy.dot(a, b)
@@ -37,6 +37,6 @@ else:
         numpy.dot(few, data(300, 300))
         whole = random.integers(-9, 10, (700, 700)).astype(float)
         numpy.dot(whole, whole)
-        wide = numpy.ldexp(data(300, 300), random.integers(-40, 40, (300, 300)))
+        wide = numpy.ldexp(data(300, 300), random.integers(-200, 200, (300, 300)))
         numpy.dot(wide, wide)
         time.sleep(0.05)
