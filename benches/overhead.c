@@ -3,16 +3,16 @@
  *   cc -O2 -o overhead benches/overhead.c -ldl
  *   cc -O2 -DSTUB -shared -fPIC -o stub.so benches/overhead.c
  *   OZ2_NATIVE=/path/to/libopenblas.so.0 LD_PRELOAD=target/release/liboz2blas.so ./overhead /path/to/libopenblas.so.0 [size]
- *   OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so
+ *   OZ2_INTEGER=lp64 OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so
  *
  *   OZ2_NATIVE=/path/to/libopenblas.so.0 LD_PRELOAD=target/release/liboz2blas.so ./overhead /path/to/libopenblas.so.0 ddot
- *   OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so ddot
+ *   OZ2_INTEGER=lp64 OZ2_NATIVE=./stub.so LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so ddot
  *
  * With `ddot` it is a DDOT of length 1. The same native function is called directly and through the library in turns, so that both meet the same clock rate, and
- * the smallest and the median difference of many turns are printed. The stub is a DGEMM that does nothing: with it the
+ * the smallest and the median difference of many turns are printed. The stub is a DGEMM that does nothing, and cannot tell how wide its integers are: with it the
  * difference is not lost in the noise of a product, and instructions can be counted:
  *
- *   OZ2_NATIVE=./stub.so valgrind --trace-children=yes --tool=callgrind --callgrind-out-file=/dev/null \
+ *   OZ2_INTEGER=lp64 OZ2_NATIVE=./stub.so valgrind --trace-children=yes --tool=callgrind --callgrind-out-file=/dev/null \
  *       env LD_PRELOAD=target/release/liboz2blas.so ./overhead ./stub.so 8 COUNT
  *
  * once with COUNT = 10000 and once with 20000: the difference of the last "Collected" totals, divided by 10000, is the number

@@ -86,6 +86,9 @@ pub struct Options {
     /// OZ2_LOG was given, so a subscriber may be installed.
     pub log_asked: bool,
     pub stats: Option<String>,
+    pub report: Option<String>,
+    /// There is something to do after each call: `stats` or `report` is there.
+    pub watched: bool,
     texts: [String; COUNT],
 }
 
@@ -104,8 +107,6 @@ pub struct Entry {
     parse: fn(&mut Options, &str) -> bool,
     /// Cannot change after the first call.
     fixed_at_start: bool,
-    /// False for what is accepted but has no effect yet, which a warning says.
-    pub works: bool,
 }
 
 const fn entry(
@@ -115,15 +116,11 @@ const fn entry(
     help: &'static str,
     parse: fn(&mut Options, &str) -> bool,
 ) -> Entry {
-    Entry { name, default, values, help, parse, fixed_at_start: false, works: true }
+    Entry { name, default, values, help, parse, fixed_at_start: false }
 }
 
 const fn fixed(entry: Entry) -> Entry {
     Entry { fixed_at_start: true, ..entry }
-}
-
-const fn planned(entry: Entry) -> Entry {
-    Entry { works: false, ..entry }
 }
 
 /// Every option, in the order in which they are shown. LOG comes first so that it governs the warnings about the others.
@@ -255,7 +252,16 @@ pub static TABLE: [Entry; COUNT] = [
             !v.is_empty()
         },
     )),
-    planned(entry("REPORT", "off", "off or a file pattern", "an HTML report at exit", |_, v| !v.is_empty())),
+    fixed(entry(
+        "REPORT",
+        "off",
+        "off, or a file pattern with %h %p %r",
+        "a page about the calls, in HTML, at exit",
+        |o, v| {
+            o.report = (!is(v, "off")).then(|| v.to_owned());
+            !v.is_empty() && !v.contains('\0')
+        },
+    )),
     fixed(entry("CUDA_PATH", "auto", "auto or a folder", "where CUDA is looked for first", |o, v| {
         o.cuda_path = (!is(v, "auto")).then(|| v.to_owned());
         !v.is_empty() && !v.contains('\0')
@@ -318,6 +324,8 @@ impl Default for Options {
             log: Level::Warn,
             log_asked: false,
             stats: None,
+            report: None,
+            watched: false,
             texts: std::array::from_fn(|at| TABLE[at].default.to_owned()),
         };
         for entry in &TABLE {
@@ -360,6 +368,7 @@ impl Options {
         let good = (TABLE[at].parse)(&mut changed, value);
         if good {
             changed.texts[at] = value.to_owned();
+            changed.watched = changed.stats.is_some() || changed.report.is_some();
             *self = changed;
         }
         good
@@ -368,10 +377,6 @@ impl Options {
     /// The value in force of the `at`-th option, as it was written.
     pub fn text(&self, at: usize) -> &str {
         &self.texts[at]
-    }
-
-    fn differs_without_effect(&self, at: usize) -> bool {
-        !TABLE[at].works && !is(&self.texts[at], TABLE[at].default)
     }
 }
 
@@ -434,11 +439,6 @@ fn first() -> &'static Options {
     for text in bad {
         log::always(Level::Warn, &text);
     }
-    for (at, entry) in TABLE.iter().enumerate() {
-        if options.differs_without_effect(at) {
-            log::always(Level::Warn, &format!("OZ2_{} has no effect in this version", entry.name));
-        }
-    }
     let options: &'static Options = Box::leak(Box::new(options));
     CURRENT.store(std::ptr::from_ref(options).cast_mut(), Ordering::Release);
     options
@@ -468,9 +468,6 @@ pub fn set_option(name: &str, value: &str, started: bool) -> SetResult {
         return SetResult::TooLate;
     }
     log::start(options.log, options.log_asked);
-    if options.differs_without_effect(at) {
-        log::always(Level::Warn, &format!("OZ2_{} has no effect in this version", TABLE[at].name));
-    }
     CURRENT.store(Box::leak(Box::new(options)), Ordering::Release);
     SetResult::Done
 }

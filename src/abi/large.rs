@@ -9,10 +9,15 @@ use super::{lines, nanoseconds_since, note_native, shape, verify};
 use crate::engine::cpu::{brand, fpenv, peek, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
+<<<<<<< HEAD
 use crate::native::{builtin, find};
 use crate::observe::counters;
+=======
+use crate::native::builtin;
+>>>>>>> s5-report
 use crate::observe::last::{Last, Thread};
 use crate::observe::log::{self, Kind, Level};
+use crate::observe::{counters, report, through};
 use crate::options::{self, EngineChoice, MinSize, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::route::{self, Machine, Reason, Route, Shape, calibration, cost, experience};
@@ -179,10 +184,17 @@ pub(super) unsafe fn finish(
             note_native(thread, *reason, call.multiplications(), *nanoseconds);
         }
     });
+    match &done {
+        Done::Emulated(Emulated { engine, report, reason, nanoseconds }) => {
+            report::emulated(call, *engine, report, *reason, options, *nanoseconds);
+        }
+        Done::Native(reason, nanoseconds) => report::native(Some(call), *reason, *nanoseconds),
+    }
     if let (Done::Emulated(emulated), Some(ticket)) = (&done, ticket) {
         // SAFETY: by the contract of this function.
         unsafe { verify::finish(ticket, call, emulated, options, native) };
     }
+    through::after_call();
 }
 
 /// What an engine made of a call.

@@ -28,7 +28,7 @@ use crate::gemm::Gemm;
 use crate::observe::last::{self, Last, Thread};
 #[cfg(not(test))]
 use crate::observe::log::{self, Kind, Level};
-use crate::observe::{counters, stats};
+use crate::observe::{counters, report, through};
 use crate::options::{self, Options};
 use crate::route::{self, Reason, Shape};
 
@@ -94,7 +94,13 @@ fn first_call() -> &'static Options {
         if !STARTED.swap(true, Ordering::Relaxed) {
             #[cfg(not(test))]
             std::panic::set_hook(Box::new(report_panic));
-            if options.stats.is_some() {
+            if let Some(target) = &options.stats {
+                through::start(target);
+            }
+            if let Some(target) = &options.report {
+                report::start(target);
+            }
+            if options.stats.is_some() || options.report.is_some() {
                 // SAFETY: the function stays in memory (nodelete).
                 unsafe { libc::atexit(at_exit) };
             }
@@ -115,11 +121,8 @@ fn report_panic(info: &std::panic::PanicHookInfo) {
 }
 
 extern "C" fn at_exit() {
-    let _ = catch_unwind(|| {
-        if let Some(target) = &options::current().stats {
-            stats::write(target);
-        }
-    });
+    let _ = catch_unwind(|| fpenv::in_clean_environment(through::finish));
+    let _ = catch_unwind(|| fpenv::in_clean_environment(report::finish));
 }
 
 /// Native calls below this m n k are counted but not timed: reading the clock would cost as much as they do.
@@ -148,7 +151,7 @@ pub(crate) unsafe fn gemm(
             Err(illegal) => {
                 // Nothing here needs a destructor and no mark is left: an error handler may longjmp out.
                 if !thread.inside.get() {
-                    note_native(thread, Reason::IllegalArgument, 0, 0);
+                    note_unread(thread, Reason::IllegalArgument);
                 }
                 pass(Pass::Illegal(*illegal));
                 return;
@@ -173,7 +176,7 @@ pub(crate) unsafe fn gemm(
                 }
             },
         };
-        let clock = (work >= TIMED).then(Instant::now);
+        let clock = (work >= TIMED || options.report.is_some()).then(Instant::now);
         if declined.reason == Reason::QuickReturn {
             // SAFETY: by the contract of this function.
             unsafe { scale(call) };
@@ -181,8 +184,11 @@ pub(crate) unsafe fn gemm(
             pass(Pass::Legal(call));
         }
         let nanoseconds = clock.map_or(0, nanoseconds_since);
-        note_native(thread, declined.reason, work, nanoseconds);
+        let number = note_native(thread, declined.reason, work, nanoseconds);
         large::learn_native(&declined, call, nanoseconds);
+        if options.watched {
+            watch_native(Some(call), declined.reason, number, nanoseconds);
+        }
     });
 }
 
@@ -192,7 +198,7 @@ pub(crate) unsafe fn gemm(
 pub(crate) fn unread(pass: impl FnOnce()) {
     last::with_thread(|thread| {
         if !thread.inside.get() {
-            note_native(thread, Reason::IntegersInDoubt, 0, 0);
+            note_unread(thread, Reason::IntegersInDoubt);
         }
         pass();
     });
@@ -202,13 +208,31 @@ fn nanoseconds_since(clock: Instant) -> u64 {
     u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nothing in here panics but what writes a log, and that has its own barrier.
+/// Nothing in here panics but what writes a log, and that has its own barrier. Gives
+/// its number among small calls, as the counters do.
 #[inline]
-fn note_native(thread: &Thread, reason: Reason, work: u64, nanoseconds: u64) {
-    counters::native(reason, work, nanoseconds);
+fn note_native(thread: &Thread, reason: Reason, work: u64, nanoseconds: u64) -> u64 {
+    let number = counters::native(reason, work, nanoseconds);
     thread.set_last(Last::Native { reason });
     if LevelFilter::current() >= LevelFilter::DEBUG {
         log_native(reason, work, nanoseconds);
+    }
+    number
+}
+
+/// A call of which no sizes are known. It is noted before it is made, since an error handler may not come back.
+#[cold]
+fn note_unread(thread: &Thread, reason: Reason) {
+    let number = note_native(thread, reason, 0, 0);
+    watch_native(None, reason, number, 0);
+}
+
+/// For OZ2_REPORT and OZ2_STATS, after a call that is complete; None: of which no sizes are known.
+#[cold]
+fn watch_native(call: Option<&Gemm>, reason: Reason, number: u64, nanoseconds: u64) {
+    report::native(call, reason, nanoseconds);
+    if through::is_time(number) {
+        through::after_call();
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::native::find::{self, Symbol};
 use crate::native::integers::{self, Integers};
 use crate::observe::log::{self, Kind, Level};
+use crate::observe::report;
 use crate::options::{self, Integer};
 
 /// A spelling: the native function of the same name, the integers behind it, and the names of its error handler.
@@ -55,8 +56,10 @@ impl Spelling {
             None => IN_DOUBT,
         };
         // Without a provider the answer may change when one has been loaded.
-        if native.is_some() {
+        if let Some(native) = native {
             self.known.store(known, Ordering::Relaxed);
+            let bits = integers.map(|integers| if integers == Integers::Wide { 64 } else { 32 });
+            report::native_found(native.as_ptr() as usize, bits);
         }
         known
     }

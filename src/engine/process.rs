@@ -77,6 +77,8 @@ extern "C" fn in_child() {
     crate::engine::cpu::workspace::forget();
     crate::options::forget_changes();
     crate::observe::counters::reset();
+    crate::observe::through::forget();
+    crate::observe::report::forget();
 }
 
 /// Starts to watch for forks, at the first call rather than at load.

@@ -35,17 +35,20 @@ impl Tally {
         }
     }
 
-    /// Integers only: this runs in the floating-point environment of the caller.
+    /// Integers only: this runs in the floating-point environment of the caller. Gives the number of this call among small ones, 0
+    /// for others.
     #[inline]
-    fn add(&self, multiplications: u64, nanoseconds: u64) {
+    fn add(&self, multiplications: u64, nanoseconds: u64) -> u64 {
         if multiplications < SMALL && nanoseconds == 0 {
             let before = self.small.fetch_add(1 << SPLIT | multiplications, Ordering::Relaxed);
             let (calls, multiplications) = halves(before);
             if calls >= FULL.0 || multiplications >= FULL.1 {
                 self.empty_small();
             }
+            calls
         } else {
             self.add_large(1, multiplications, nanoseconds);
+            0
         }
     }
 
@@ -182,9 +185,10 @@ pub fn verified(differs: bool) {
     DIFFERING.fetch_add(u64::from(differs), Ordering::Relaxed);
 }
 
+/// Gives the number of this call among small ones, from 0, for [`super::through::is_time`]; 0 for others.
 #[inline]
-pub fn native(reason: Reason, multiplications: u64, nanoseconds: u64) {
-    BY_REASON[reason as usize].add(multiplications, nanoseconds);
+pub fn native(reason: Reason, multiplications: u64, nanoseconds: u64) -> u64 {
+    BY_REASON[reason as usize].add(multiplications, nanoseconds)
 }
 
 pub fn snapshot() -> Snapshot {

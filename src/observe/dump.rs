@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 
-use super::stats;
+use super::file::{self, Pattern};
 
 const MAGIC: &str = "oz2blas call 1";
 /// A header is shorter than this.
@@ -23,7 +23,7 @@ pub fn write(
     doubles: impl Iterator<Item = f64>,
 ) -> Result<String, String> {
     // Whoever creates the name owns it, so the finished file may take its place.
-    let (_, name) = stats::create(pattern)?;
+    let (_, name) = file::create(&Pattern::new(pattern))?;
     let unfinished = format!("{name}.unfinished");
     let done = write_all(&unfinished, fields, doubles).and_then(|()| std::fs::rename(&unfinished, &name));
     done.map(|()| name.clone()).map_err(|error| {

@@ -1,8 +1,11 @@
 //! The log, always to stderr. Warnings and errors are written even if nobody asked, each kind a few times at most; everything
 //! below goes through `tracing`, whose subscriber is installed only when OZ2_LOG asks for more than warnings.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use super::file::Text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -41,6 +44,7 @@ pub enum Kind {
     NoMemory,
     EngineFault,
     StatsFile,
+    ReportFile,
     Differs,
     DumpFile,
     Threads,
@@ -50,7 +54,7 @@ pub enum Kind {
 }
 
 const REPEATS: u32 = 3;
-static WRITTEN: [AtomicU32; 11] = [const { AtomicU32::new(0) }; 11];
+static WRITTEN: [AtomicU32; 12] = [const { AtomicU32::new(0) }; 12];
 
 /// Sets the level; `asked`: the user named one, so that a subscriber may be installed.
 pub fn start(level: Level, asked: bool) {
@@ -76,12 +80,14 @@ pub fn enabled(level: Level) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
-/// One line to stderr, in one write; errors of writing are of no interest to the host.
+/// One line to stderr, in one write if it is not long, and without an allocation; errors of writing are of no interest to the host.
 pub fn always(level: Level, text: &str) {
     if enabled(level) {
         let name = if level == Level::Error { "error" } else { "warning" };
-        let line = format!("oz2blas: {name}: {text}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        match Text::<1024>::new(|line| writeln!(line, "oz2blas: {name}: {text}")) {
+            Some(line) => drop(std::io::stderr().write_all(line.as_str().as_bytes())),
+            None => drop(writeln!(std::io::stderr(), "oz2blas: {name}: {text}")),
+        }
     }
 }
 

@@ -127,7 +127,8 @@ def run(command, env, timeout=120, cwd=None, stdin=None, check=True):
         # Whatever a program left behind, such as the stuck child of a deliberate fault.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        stats = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json*"))]
+        stats = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json*"))
+                 if path.suffix != ".unfinished"]
     result = Result(command, process.returncode, out, err, stats)
     if check:
         assert result.rc == 0, str(result)

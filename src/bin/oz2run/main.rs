@@ -10,6 +10,7 @@ use oz2blas::options::{Options, TABLE};
 
 mod calibrate;
 mod doctor;
+mod merge;
 mod replay;
 mod selftest;
 
@@ -29,6 +30,8 @@ enum Request {
     Calibrate(Vec<(String, String)>, f64),
     Selftest,
     Replay(Vec<(String, String)>, PathBuf),
+    /// Files, and whether the sum is to be JSON.
+    Merge(Vec<PathBuf>, bool),
     Run(Invocation),
 }
 
@@ -60,6 +63,15 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, Strin
             Some("version") => return Ok(Request::Version),
             Some("doctor") => doctor = true,
             Some("selftest") => return Ok(Request::Selftest),
+            Some("merge") => {
+                let (json, files): (Vec<OsString>, Vec<OsString>) =
+                    arguments.partition(|word| word == "--json");
+                let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+                return match files.is_empty() {
+                    true => Err("--merge needs files".to_owned()),
+                    false => Ok(Request::Merge(files, !json.is_empty())),
+                };
+            }
             Some(option) => {
                 let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
                 if name == "replay" {
@@ -118,15 +130,15 @@ fn help() -> String {
         \x20 --selftest               computes 200 products with every engine of this machine and compares their digest with the one\n\
         \x20                          that every machine must give; exit status 1 if one is wrong\n\
         \x20 --replay FILE            makes the call of a file that OZ2_VERIFY_DUMP wrote again, and compares; exit status 1\n\
-        \x20                          if it differs from the native BLAS, 2 if it could not be made\n\n\
+        \x20                          if it differs from the native BLAS, 2 if it could not be made\n\
+        \x20 --merge [--json] FILE... adds up the files that OZ2_STATS wrote, one a rank of an MPI program; exit status 1 if one\n\
+        \x20                          cannot be read\n\n\
         Options, each also as an environment variable OZ2_NAME:\n"
         .to_owned();
     for entry in &TABLE {
         let name = entry.name.to_ascii_lowercase().replace('_', "-");
         let alone = value_when_alone(entry.name).map_or(String::new(), |value| format!("; alone: {value}"));
-        let effect = if entry.works { "" } else { " (no effect in this version)" };
-        text +=
-            &format!("  --{name:<14} {} [{}{alone}]: {}{effect}\n", entry.values, entry.default, entry.help);
+        text += &format!("  --{name:<14} {} [{}{alone}]: {}\n", entry.values, entry.default, entry.help);
     }
     text
 }
@@ -205,6 +217,11 @@ fn main() -> ExitCode {
             }
             Err(text) => fail(2, &format!("{}: {text}", file.display())),
         },
+        Ok(Request::Merge(files, json)) => {
+            let (text, bad) = merge::report(&files, json);
+            print(&text);
+            bad.iter().fold(ExitCode::SUCCESS, |_, line| fail(1, line))
+        }
         Ok(Request::Run(invocation)) => run(&invocation),
         Err(text) => fail(2, &text),
     }
@@ -240,6 +257,9 @@ mod tests {
             let variables = vec![("OZ2_MODE".to_owned(), "fast".to_owned())];
             assert_eq!(request(words), Ok(Request::Replay(variables, "f".into())));
         }
+        for (words, json) in [(&["--merge", "a", "b"][..], false), (&["--merge", "a", "--json", "b"], true)] {
+            assert_eq!(request(words), Ok(Request::Merge(vec!["a".into(), "b".into()], json)));
+        }
     }
 
     #[test]
@@ -251,6 +271,8 @@ mod tests {
             &[],
             &["--stats"],
             &["--replay"],
+            &["--merge"],
+            &["--merge", "--json"],
         ] {
             assert!(request(words).is_err(), "{words:?}");
         }
