@@ -9,12 +9,7 @@ use super::{lines, nanoseconds_since, note_native, shape, verify};
 use crate::engine::cpu::{brand, fpenv, peek, probe, threads};
 use crate::engine::{self, Outcome, Report, Settings};
 use crate::gemm::Gemm;
-<<<<<<< HEAD
 use crate::native::{builtin, find};
-use crate::observe::counters;
-=======
-use crate::native::builtin;
->>>>>>> s5-report
 use crate::observe::last::{Last, Thread};
 use crate::observe::log::{self, Kind, Level};
 use crate::observe::{counters, report, through};
