@@ -157,7 +157,7 @@ impl Arguments {
         };
         let letters = [letter(), letter()];
         let mut size = || match bytes.byte() {
-            small @ 0..250 => i64::from(small % 50) - 1,
+            small @ 0..250 => i64::from(small % 26) - 1,
             250..252 => i64::from(bytes.byte()) % 130,
             252 => i64::from(i32::MAX),
             253 => i64::from(i32::MIN),
