@@ -175,7 +175,10 @@ pub struct Sizes {
 
 /// Bytes from the first to the last element of a column-major matrix; None where an address space cannot hold them.
 fn extent(rows: usize, columns: usize, ld: usize) -> Option<usize> {
-    let elements = columns.saturating_sub(1).checked_mul(ld)?.checked_add(rows)?;
+    if rows == 0 || columns == 0 {
+        return Some(0);
+    }
+    let elements = (columns - 1).checked_mul(ld)?.checked_add(rows)?;
     elements.checked_mul(size_of::<f64>()).filter(|&bytes| isize::try_from(bytes).is_ok())
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::panic::catch_unwind;
 
 use crate::engine::cpu::fpenv::in_clean_environment;
+use crate::engine::process::hold_cancellation;
 use crate::observe::{counters, last, stats};
 use crate::options::{self, SetResult};
 
@@ -79,6 +80,7 @@ pub extern "C" fn oz2_reset_stats() {
 /// `name` and `value` are null or C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oz2_set_option(name: *const c_char, value: *const c_char) -> c_int {
+    let _unbroken = hold_cancellation();
     // SAFETY: by the contract of this function.
     let (name, value) = unsafe { (take(name), take(value)) };
     let Some(name) = name else { return SetResult::UnknownName as c_int };
@@ -95,6 +97,7 @@ pub unsafe extern "C" fn oz2_set_option(name: *const c_char, value: *const c_cha
 /// `name` is null or a C string; `value` is null or can hold `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn oz2_get_option(name: *const c_char, value: *mut c_char, size: usize) -> usize {
+    let _unbroken = hold_cancellation();
     // SAFETY: by the contract of this function.
     let name = unsafe { take(name) };
     let text = catch_unwind(|| in_clean_environment(|| name.and_then(options::get_option)))

@@ -228,6 +228,7 @@ fn name(number: usize) -> &'static CStr {
 }
 
 fn find_function(number: usize) -> Option<NonNull<c_void>> {
+    let _unbroken = process::hold_cancellation();
     // Before the loader is used: a fork during that must already be safe.
     process::watch_forks();
     options::current();

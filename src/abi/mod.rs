@@ -86,6 +86,7 @@ pub(crate) fn start() -> &'static Options {
 
 #[cold]
 fn first_call() -> &'static Options {
+    let _unbroken = process::hold_cancellation();
     // Reading numbers from the environment is arithmetic too.
     fpenv::in_clean_environment(|| {
         // First of all: a fork during what follows must already be safe.
@@ -121,6 +122,7 @@ fn report_panic(info: &std::panic::PanicHookInfo) {
 }
 
 extern "C" fn at_exit() {
+    let _unbroken = process::hold_cancellation();
     let _ = catch_unwind(|| fpenv::in_clean_environment(through::finish));
     let _ = catch_unwind(|| fpenv::in_clean_environment(report::finish));
 }
@@ -166,15 +168,20 @@ pub(crate) unsafe fn gemm(
         let _inside = Inside::enter(thread);
         let declined = match at_once(call, options) {
             Some(reason) => reason.into(),
-            // SAFETY: by the contract of this function.
-            None => match unsafe { large::emulate(call, options, native) } {
-                Err(declined) => declined,
-                Ok(done) => {
-                    // SAFETY: by the contract of this function.
-                    unsafe { large::finish(thread, call, done, options, &mut |part| pass(Pass::Part(part))) };
-                    return;
+            None => {
+                let _unbroken = process::hold_cancellation();
+                // SAFETY: by the contract of this function.
+                match unsafe { large::emulate(call, options, native) } {
+                    Err(declined) => declined,
+                    Ok(done) => {
+                        // SAFETY: by the contract of this function.
+                        unsafe {
+                            large::finish(thread, call, done, options, &mut |part| pass(Pass::Part(part)))
+                        };
+                        return;
+                    }
                 }
-            },
+            }
         };
         let clock = (work >= TIMED || options.report.is_some()).then(Instant::now);
         if declined.reason == Reason::QuickReturn {
@@ -230,6 +237,7 @@ fn note_unread(thread: &Thread, reason: Reason) {
 /// For OZ2_REPORT and OZ2_STATS, after a call that is complete; None: of which no sizes are known.
 #[cold]
 fn watch_native(call: Option<&Gemm>, reason: Reason, number: u64, nanoseconds: u64) {
+    let _unbroken = process::hold_cancellation();
     report::native(call, reason, nanoseconds);
     if through::is_time(number) {
         through::after_call();
@@ -238,6 +246,7 @@ fn watch_native(call: Option<&Gemm>, reason: Reason, number: u64, nanoseconds: u
 
 #[cold]
 fn log_native(reason: Reason, work: u64, nanoseconds: u64) {
+    let _unbroken = process::hold_cancellation();
     let _ = catch_unwind(|| tracing::debug!(reason = reason.name(), work, nanoseconds, "native"));
 }
 
@@ -267,7 +276,8 @@ fn is_zero(x: f64) -> bool {
 /// As for [`gemm`].
 unsafe fn scale(call: &Gemm) {
     let c = &call.c;
-    if call.beta.to_bits() == 1f64.to_bits() {
+    // Without rows there may be any number of columns: too many to count.
+    if c.rows == 0 || call.beta.to_bits() == 1f64.to_bits() {
         return;
     }
     let clears = is_zero(call.beta);
@@ -350,6 +360,47 @@ mod tests {
 
         product();
         assert!(last().contains(r#""route":"emulated""#), "{}", last());
+
+        // No rows and more columns than anybody could count: over at once, by both spellings of it.
+        let (none, countless, one) = (0i64, i64::MAX, 1i64);
+        let [real, nothing] = [&2f64 as *const f64, std::ptr::null()];
+        let at = |x: &i64| std::ptr::from_ref(x).cast();
+        // SAFETY: there are no elements.
+        unsafe {
+            let c = std::ptr::null_mut();
+            super::cblas::cblas_dgemm64_(
+                102,
+                111,
+                112,
+                0,
+                i64::MAX,
+                0,
+                2.0,
+                nothing,
+                1,
+                nothing,
+                i64::MAX,
+                2.0,
+                c,
+                1,
+            );
+            super::fortran::dgemm_64_(
+                c"N".as_ptr(),
+                c"N".as_ptr(),
+                at(&none),
+                at(&countless),
+                at(&none),
+                real,
+                nothing,
+                at(&one),
+                nothing,
+                at(&one),
+                real,
+                c,
+                at(&one),
+            );
+        }
+        assert!(last().contains(r#""reason":"quick return""#), "{}", last());
 
         // Without memory for its copies a call is not verified, which changes nothing else.
         let verify =

@@ -5,6 +5,7 @@ use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::engine::process::hold_cancellation;
 use crate::native::find::{self, Symbol};
 use crate::native::integers::{self, Integers};
 use crate::observe::log::{self, Kind, Level};
@@ -44,6 +45,7 @@ impl Spelling {
 
     #[cold]
     fn find_width(&self, native: Option<NonNull<c_void>>) -> u8 {
+        let _unbroken = hold_cancellation();
         let integers = match self.width {
             Width::Narrow => Some(Integers::Narrow),
             Width::Wide => Some(Integers::Wide),

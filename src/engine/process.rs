@@ -3,8 +3,13 @@
 //!
 //! The loader's lock is the hard case: if a thread of the parent is in dlopen or dlsym at the moment of a fork, the lock stays
 //! locked in the child for ever. So whoever of us uses the loader holds forks back meanwhile ([`hold_forks`]).
+//!
+//! And threads that the program cancels (`pthread_cancel`): the system would unwind them out of the first call that waits, and with
+//! them the code of this library, which ends the process. So whoever of us may wait, read or write holds that back as well
+//! ([`hold_cancellation`]).
 
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -22,6 +27,7 @@ thread_local! {
 }
 
 fn take() {
+    let _unbroken = hold_cancellation();
     while HELD.swap(true, Ordering::Acquire) {
         // Looking for CUDA takes a second, once in a process; all else is over at once.
         std::thread::sleep(Duration::from_micros(50));
@@ -35,15 +41,17 @@ fn give_back() {
 /// Forks of other threads wait while this lives. It also serialises whoever holds one; the same thread may hold several.
 pub struct HoldForks {
     outermost: bool,
+    _unbroken: HoldCancellation,
 }
 
 pub fn hold_forks() -> HoldForks {
+    let _unbroken = hold_cancellation();
     let outermost = !HOLDS.get();
     if outermost {
         take();
         HOLDS.set(true);
     }
-    HoldForks { outermost }
+    HoldForks { outermost, _unbroken }
 }
 
 impl Drop for HoldForks {
@@ -52,6 +60,38 @@ impl Drop for HoldForks {
             HOLDS.set(false);
             give_back();
         }
+    }
+}
+
+/// While it lives, a request to cancel the calling thread waits.
+pub struct HoldCancellation {
+    before: c_int,
+}
+
+// Not in the libc crate; the numbers of glibc and musl.
+#[cfg(target_os = "linux")]
+unsafe extern "C" {
+    safe fn pthread_setcancelstate(state: c_int, before: &mut c_int) -> c_int;
+}
+#[cfg(target_os = "linux")]
+const DISABLE: c_int = 1;
+
+#[cfg(not(target_os = "linux"))]
+fn pthread_setcancelstate(_: c_int, _: &mut c_int) -> c_int {
+    0
+}
+#[cfg(not(target_os = "linux"))]
+const DISABLE: c_int = 0;
+
+pub fn hold_cancellation() -> HoldCancellation {
+    let mut before = 0;
+    pthread_setcancelstate(DISABLE, &mut before);
+    HoldCancellation { before }
+}
+
+impl Drop for HoldCancellation {
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.before, &mut 0);
     }
 }
 

@@ -84,8 +84,8 @@ pub fn read(path: &std::path::Path) -> Result<Call, String> {
     parse(&mut BufReader::new(file), length)
 }
 
-/// `length`: of all that can be read.
-fn parse(from: &mut impl BufRead, length: u64) -> Result<Call, String> {
+/// Reads a call. `length`: the bytes of all that can be read.
+pub fn parse(from: &mut impl BufRead, length: u64) -> Result<Call, String> {
     let mut header = from.take(MOST_HEADER);
     let mut line = || {
         let mut bytes = Vec::new();

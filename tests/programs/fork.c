@@ -1,4 +1,4 @@
-/* fork fresh|after|thread|nested|busy: DGEMM on both sides of a fork.
+/* fork fresh|after|thread|nested|busy|threads: DGEMM on both sides of a fork.
  * A child that hangs is ended by its alarm, and then the parent fails. */
 #include "oz2test.h"
 #include <pthread.h>
@@ -43,6 +43,15 @@ static void *thread_that_forks(void *unused)
     (void)unused;
     exact(200, 210, 220, 30);
     fork_and_work(31);
+    return NULL;
+}
+
+static void *thread_that_forks_often(void *seed)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        usleep(2000);
+        fork_and_work((unsigned)(uintptr_t)seed + 2 * i);
+    }
     return NULL;
 }
 
@@ -92,8 +101,20 @@ int main(int argc, char **argv)
         }
         stop = 1;
         pthread_join(thread, NULL);
+    } else if (!strcmp(mode, "threads")) {
+        /* Two threads fork while two others are inside of calls, from the first call of the process on. */
+        pthread_t busy[2], forking[2];
+        for (int i = 0; i < 2; i++) {
+            pthread_create(&busy[i], NULL, always_busy, NULL);
+            pthread_create(&forking[i], NULL, thread_that_forks_often, (void *)(uintptr_t)(100 + 50 * i));
+        }
+        for (int i = 0; i < 2; i++)
+            pthread_join(forking[i], NULL);
+        stop = 1;
+        for (int i = 0; i < 2; i++)
+            pthread_join(busy[i], NULL);
     } else {
-        fail("usage: fork fresh|after|thread|nested|busy");
+        fail("usage: fork fresh|after|thread|nested|busy|threads");
     }
     /* The parent must still be able to work after it. */
     exact(300, 200, 150, 99);

@@ -1,5 +1,6 @@
 //! A team of threads that share numbered tasks. It starts at the first large call, survives a fork (the child makes a new
-//! one), and serves one call at a time: a second call that comes meanwhile runs in its own thread alone.
+//! one), and serves one call at a time: a second call that comes meanwhile runs in its own thread alone. Threads without work end
+//! after a while.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -77,6 +78,10 @@ struct Team {
 /// that multiply small matrices multiply many.
 const LOOK: Duration = Duration::from_micros(100);
 
+/// A worker that has nothing to do for so long ends. A process ends with the last of its threads where that of main has left by
+/// `pthread_exit`, and a worker that stayed would keep it for ever.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// The team of this process; null before the first use and in the child of a fork. Never freed: its threads hold it.
 static TEAM: AtomicPtr<Team> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -111,6 +116,16 @@ impl Team {
 /// Waits without the lock.
 fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits without the lock, at most for the time; true if that is over.
+fn wait_for<'a>(
+    condition: &Condvar,
+    state: MutexGuard<'a, State>,
+    time: Duration,
+) -> (MutexGuard<'a, State>, bool) {
+    let (state, result) = condition.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+    (state, result.timed_out())
 }
 
 /// Keeps threads away from the processor of the calling thread, which is busy with its own part: the system likes to wake a thread
@@ -173,8 +188,16 @@ fn worker(team: &'static Team) {
             state = team.lock();
             if team.runs.load(Ordering::Relaxed) == runs {
                 state.asleep += 1;
-                state = wait(&team.wake, state);
+                let idle;
+                (state, idle) = wait_for(&team.wake, state, LINGER);
                 state.asleep -= 1;
+                // With the lock: whoever comes next counts without this thread, and starts another.
+                if idle && team.runs.load(Ordering::Relaxed) == runs {
+                    state.workers -= 1;
+                    let own = own_number();
+                    state.threads.retain(|&thread| thread != own);
+                    return;
+                }
             }
         }
     }
@@ -403,6 +426,38 @@ mod tests {
             }
         }
         panic!("a worker may run on {} of {here} processors", seen.load(Ordering::Relaxed));
+    }
+
+    /// Workers that nobody needs end, are no longer counted, and the next run starts others.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn idle_workers_end() {
+        // A team of its own: that of the process is used by other tests.
+        let team: &'static Team = Box::leak(Box::default());
+        let run = || {
+            let done = AtomicUsize::new(0);
+            let task = |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            let job =
+                Job { task: &task, count: 50, next: AtomicUsize::new(0), panicked: AtomicBool::new(false) };
+            team.run(&job, 3);
+            assert_eq!(done.load(Ordering::Relaxed), 50);
+        };
+        let until = |wanted: fn(&State) -> bool| {
+            let clock = Instant::now();
+            while !wanted(&team.lock()) {
+                assert!(clock.elapsed() < 20 * LINGER, "{} workers", team.lock().workers);
+                std::thread::sleep(LOOK);
+            }
+        };
+        for _ in 0..2 {
+            run();
+            until(|state| state.threads.len() == 3);
+            assert_eq!(team.lock().workers, 3);
+            until(|state| state.workers == 0);
+            assert!(team.lock().threads.is_empty() && team.lock().asleep == 0);
+        }
     }
 
     #[test]
