@@ -156,7 +156,7 @@ impl Run<'_> {
                 let scales = self.a.statistics.from(at.i).scales;
                 self.device.residues(
                     &lines,
-                    rows as i32,
+                    (rows as i32, false),
                     scales,
                     moduli as i32,
                     Region::PlanesA,
@@ -168,7 +168,7 @@ impl Run<'_> {
                 let scales = self.b.statistics.from(at.j).scales;
                 self.device.residues(
                     &lines,
-                    columns as i32,
+                    (columns as i32, false),
                     scales,
                     moduli as i32,
                     Region::PlanesB,
