@@ -240,7 +240,10 @@ fn faults() {
     let (mut done, mut declined, mut partial) = (0, 0, 0);
     for (name, count) in used {
         // Asked once in a process (tests/process), and what no status tells of.
-        if matches!(name.as_str(), "cuInit" | "cuDriverGetVersion" | "cuDeviceGetCount" | "flip:gemm" | "flip:product") {
+        if matches!(
+            name.as_str(),
+            "cuInit" | "cuDriverGetVersion" | "cuDeviceGetCount" | "flip:gemm" | "flip:product"
+        ) {
             continue;
         }
         let mut places = vec![1, 2, 3, count / 3, count / 2, count - 1, count];

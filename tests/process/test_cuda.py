@@ -642,4 +642,8 @@ def test_gpu_check_rehearsed(device, tmp_path):
     assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
     assert set(report["phases"]["64"]) == {"scan", "plan", "residues", "product", "reduce", "reconstruct", "store"}
     assert [row["n"] for row in report["rns"]] == [4, 8, 16] and all(row["radix"] > 0 for row in report["rns"]), str(result)
+    product = report["product"]
+    assert list(product["checks"].values()) == ["right, 6 cases"] * 5 and product["left_out"] == [] == product["different"], str(result)
+    assert len(product["times"]) == 3 * 6 and [len(rows) for rows in product["calls"].values()] == [3, 3], str(result)
+    assert {row["engine"] for rows in product["calls"].values() for row in rows} == {"cuda"}, str(result)
     assert (tmp_path / "gpu.md").read_text() in result.out

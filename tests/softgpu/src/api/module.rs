@@ -7,7 +7,9 @@ use super::put;
 use crate::kernel::{self, Function, Launch, Module};
 use crate::ops::Op;
 use crate::state::{State, enter};
-use crate::status::{INVALID_CLUSTER_SIZE, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, OUT_OF_RESOURCES, Outcome, Status};
+use crate::status::{
+    INVALID_CLUSTER_SIZE, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, OUT_OF_RESOURCES, Outcome, Status,
+};
 
 /// What every kernel may ask for without being allowed more.
 const FREE_DYNAMIC_BYTES: u32 = 48 << 10;
