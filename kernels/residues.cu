@@ -120,13 +120,16 @@ __device__ inline int canonical(int lifted, const Modulus& m) {
     return lifted - (int)quotient * m.p;
 }
 
+// Where a line of A lies for the product kernels (kernels/product_mma.cu): in every block of 64, line 16 q + 2 j + b at 8 j + 2 q + b.
+__device__ inline int place(int line) { return (line & ~63) | (line >> 1 & 7) << 3 | (line >> 4 & 3) << 1 | (line & 1); }
+
 // out[l * plane + line * pitch + h] = the canonical residue of RN_int(x 2^scale) modulo p_l for l < moduli, with zeros for h in
-// length..pitch and for lines in lines..padded_lines. x must be finite.
-// pitch and plane must be multiples of 4 and out be aligned to 4 (cuBLAS asks for these too).
+// length..pitch and for lines in lines..padded_lines. x must be finite. If permuted is not 0, place(line) stands for line there.
+// pitch and plane must be multiples of 4 and out be aligned to 4 (cuBLAS asks for these too), with `permuted` padded_lines one of 64.
 // Launch: block 256; grid x = ceil(padded_lines / 16), y = min(65535, ceil(pitch / 128)).
 extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long line_stride, long long element_stride, int lines,
                                         int length, int padded_lines, const int* __restrict__ scales, int moduli,
-                                        signed char* __restrict__ out, long long pitch, long long plane)
+                                        signed char* __restrict__ out, long long pitch, long long plane, int permuted)
 {
     __shared__ double tile[LINES * TILE_LINE];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -165,7 +168,7 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long 
                 digits[n] = scaled(values[n], scale);
                 bytes |= digits[n].bytes;
             }
-            signed char* to = out + line * pitch + h;
+            signed char* to = out + (permuted ? place(line) : line) * pitch + h;
 #pragma unroll
             for (int l = 0; l < MAX_MODULI; l++) {
                 if (l >= moduli) break;

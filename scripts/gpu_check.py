@@ -17,11 +17,14 @@ import time
 
 import numpy as np
 
+import gpu_product
 import gpu_rns
 
 START = time.time()
-CHECK_SECONDS = 90      # for the comparison with the portable engine, which is slow
-DEADLINE = 330
+CHECK_SECONDS = 60     # for the comparison with the portable engine, which is slow
+PRODUCT_SECONDS = 170  # for the product kernels, and alone:
+PRODUCT_ALONE_SECONDS = 400
+DEADLINE = 400
 RNS_SECONDS = 60       # for the residue numbers, after all else
 
 
@@ -318,6 +321,7 @@ def markdown(report):
         lines += ["", f"Phases of one call on the device, n = {n}, mode auto, milliseconds, one after the other: {parts}."]
     lines += ["", "Operands and result on the host (dgemm_, mode auto), beside the copies alone from pageable memory:", "", "| n | TFLOPS | seconds | seconds of copies |", "|---:|---:|---:|---:|"]
     lines += [f"| {r['n']} | {r['tflops']:.2f} | {r['seconds']:.4f} | {r['copies']:.4f} |" for r in report.get("host", [])]
+    lines += gpu_product.markdown(report)
     lines += gpu_rns.markdown(report)
     lines += ["", f"Device: {report['device_name']}, {report['versions']}. Library {report['library']}. Date: {report['date']}. Command: `scripts/gpu-check` ({report['seconds']:.0f} s).", ""]
     return "\n".join(lines)
@@ -330,6 +334,7 @@ def main():
     ap.add_argument("--sanitizer", default="not run")
     ap.add_argument("--small", action="store_true", help="a few small products only")
     ap.add_argument("--quick", action="store_true")
+    ap.add_argument("--product", action="store_true", help="only the product kernels")
     ap.add_argument("--rehearse", action="store_true", help="everything once on tiny sizes, for the software device")
     ap.add_argument("--one", type=int, help=argparse.SUPPRESS)
     ap.add_argument("--peer", type=int, nargs="+")
@@ -339,11 +344,20 @@ def main():
     library, report = Library(args.library), {}
     if args.one:
         return one_call(library, args.one)
+    sizes = [64, 96] if args.rehearse else [1024, 2048, 4096] if args.quick else [1024, 2048, 4096, 8192, 16384]
+    out = pathlib.Path(args.out or ".")
+    if args.product:
+        gpu_product.measure(args.library, report, sizes, args.rehearse, PRODUCT_ALONE_SECONDS)
+        text = "\n".join(gpu_product.markdown(report)[3:]) + "\n"
+        print(text)
+        (out / "gpu-product.md").write_text("# The product with the reduction inside\n\n" + text)
+        (out / "gpu-product.json").write_text(json.dumps(report, indent=1) + "\n")
+        sys.exit(1 if report["wrong"] else 0)
     check(library, args.small or args.rehearse, report)
     if args.small:
         sys.exit(1 if report["wrong"] else 0)
+    gpu_product.measure(args.library, report, sizes, args.rehearse, PRODUCT_SECONDS)
     cuda = Cuda()
-    sizes = [64, 96] if args.rehearse else [1024, 2048, 4096] if args.quick else [1024, 2048, 4096, 8192, 16384]
     time_device(library, cuda, sizes, report)
     time_host(library, cuda, sizes, report)
     report["phases"] = {n: phases(args.library, n) for n in sizes if n in (64, 1024, 8192)}
@@ -354,7 +368,6 @@ def main():
                   seconds=time.time() - START)
     text = markdown(report)
     print(text)
-    out = pathlib.Path(args.out)
     (out / "gpu.md").write_text(text)
     (out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
     sys.exit(1 if report["wrong"] else 0)

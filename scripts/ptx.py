@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile kernels/*.cu to PTX with NVRTC alone: no nvcc, no driver, no GPU.
 
-    scripts/ptx             # writes kernels/ptx/NAME.compute_75.ptx and NAME.compute_80.ptx
+    scripts/ptx             # writes kernels/ptx/NAME.compute_75.ptx and NAME.compute_80.ptx (product_*: what has the instructions)
     scripts/ptx --check     # writes nothing; fails if a committed file is not what the source gives
     scripts/ptx --cubins    # also compiles everything for every architecture with the newest NVRTC, and tells registers and spills
 
@@ -20,6 +20,8 @@ PTX = KERNELS / "ptx"
 # 75 is the oldest that CUDA 13 knows; 80 has what the newer ones gain from. Every later GPU runs the second.
 VIRTUAL = ["compute_75", "compute_80"]
 REAL = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+# Kernels with instructions that not every GPU has. The letter a: only compute capability 9.0, none later.
+ONLY = {"product_mma": (["compute_80"], REAL[1:]), "product_wgmma": (["compute_90a"], ["sm_90a"])}
 # a * b + c rounds twice unless the source says __fma_rn, on the device as on the software device.
 OPTIONS = ["--std=c++17", "--fmad=false"]
 
@@ -55,11 +57,16 @@ class Nvrtc:
         return out, log
 
 
+def architectures(source):
+    """For which a file is compiled: virtual ones to PTX, real ones to cubins."""
+    return ONLY.get(source.stem, (VIRTUAL, REAL))
+
+
 def make(nvrtc, check):
     """Writes or compares the PTX of every file; the number of stale files."""
     want = {}
     for source in sorted(KERNELS.glob("*.cu")):
-        for architecture in VIRTUAL:
+        for architecture in architectures(source)[0]:
             code, log = nvrtc.compile(source, architecture)
             if log:
                 print(log, file=sys.stderr)
@@ -101,17 +108,17 @@ def cubins(nvrtc):
     """Compiles everything for every architecture and prints a table of the resources."""
     table = {}
     for source in sorted(KERNELS.glob("*.cu")):
-        for architecture in REAL:
+        for architecture in architectures(source)[1]:
             code, log = nvrtc.compile(source, architecture, "--ptxas-options=-v")
             print(f"{source.name} {architecture}: {len(code)} bytes", file=sys.stderr)
             for entry, registers, spills, shared in usage(log):
                 table.setdefault(entry, {})[architecture] = f"{registers}" + (f"+{spills}B" if spills else "")
                 table[entry]["shared"] = str(shared)
     print("Registers a thread, and bytes of spills where there are any; shared memory of a block in bytes.")
-    columns = [*REAL, "shared"]
-    print(f"{'kernel':22}" + "".join(f"{name:>9}" for name in columns))
+    columns = [*REAL, "sm_90a", "shared"]
+    print(f"{'kernel':25}" + "".join(f"{name:>9}" for name in columns))
     for entry, row in table.items():
-        print(f"{entry:22}" + "".join(f"{row.get(name, '?'):>9}" for name in columns))
+        print(f"{entry:25}" + "".join(f"{row.get(name, '-'):>9}" for name in columns))
 
 
 def main():

@@ -25,6 +25,16 @@ fn device() -> bool {
     there
 }
 
+/// Do these tests run with the fused product (scripts/test does that too)?
+fn is_fused() -> bool {
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+}
+
+/// How often a fused kernel was launched since the faults were set.
+fn fused_launches() -> u64 {
+    counts().iter().filter(|(name, _)| name.starts_with("launch:oz2_product_")).map(|(_, count)| count).sum()
+}
+
 /// The same outcome and bits as the portable engine; or C as it was, where the plan is one for the CPU alone.
 fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Outcome {
     let (want, want_c) = p.run_with(&PORTABLE, settings, layout);
@@ -230,7 +240,10 @@ fn faults() {
     let (mut done, mut declined, mut partial) = (0, 0, 0);
     for (name, count) in used {
         // Asked once in a process (tests/process), and what no status tells of.
-        if matches!(name.as_str(), "cuInit" | "cuDriverGetVersion" | "cuDeviceGetCount" | "flip:gemm") {
+        if matches!(
+            name.as_str(),
+            "cuInit" | "cuDriverGetVersion" | "cuDeviceGetCount" | "flip:gemm" | "flip:product"
+        ) {
             continue;
         }
         let mut places = vec![1, 2, 3, count / 3, count / 2, count - 1, count];
@@ -238,7 +251,9 @@ fn faults() {
         places.dedup();
         for place in places {
             // Out of memory, an illegal address that loses the device, a launch failure, a number that nobody knows.
-            for code in ["2", "700!", "719", "12345"] {
+            let codes = ["2", "700!", "719", "12345"];
+            // With the fused product every one of them opens a device and tests it.
+            for code in &codes[..if is_fused() { 2 } else { 4 }] {
                 let what = format!("{name}@{place}={code}");
                 start_anew();
                 set_faults(&what);
@@ -257,7 +272,7 @@ fn faults() {
     assert!(declined > 100 && partial > 20, "{declined} {partial}");
     start_anew();
     // After a fault the device rests, and after that it works again.
-    set_faults("cuStreamSynchronize@1=719");
+    set_faults("launch:oz2_scan=719");
     let (outcome, _) = p.run_with(&CUDA, &settings, PLAIN);
     assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
     set_faults("");
@@ -269,10 +284,51 @@ fn faults() {
     assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
 }
 
+/// The fused product is used, after its test; a device on which it fails, or differs from cuBLAS, stays with cuBLAS.
+fn fused_or_not() {
+    let mut random = Random(27);
+    // More rows and columns than a tile, pairs of tiles with a half, and an inner dimension of several steps.
+    let mut p = problem(&mut random, (270, 390, 150), (0, 0));
+    (p.alpha, p.beta) = (0.75, 0.5);
+    let (_, want) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN);
+    let launches = |faults: &str| {
+        start_anew();
+        set_faults(faults);
+        let calls = [(); 2].map(|()| {
+            let (outcome, c) = p.run_with(&CUDA, &DEFAULTS, PLAIN);
+            assert!(matches!(outcome, Outcome::Done(_)), "{faults}: {outcome:?}");
+            assert_same_bits(&c, &want, faults);
+            fused_launches()
+        });
+        let reduced = counts().iter().any(|(name, _)| name == "launch:oz2_reduce");
+        (calls, reduced)
+    };
+    let ([first, second], _) = launches("");
+    if !is_fused() {
+        assert_eq!(second, 0);
+        return;
+    }
+    assert!(first > 1 && second == first + 1, "{first} {second}");
+    // Its file does not load; the first product of its test is wrong, or all are.
+    for faults in ["cuModuleLoadDataEx@6=218", "flip:gemm@1=1", "flip:gemm@3=1"] {
+        let ([first, second], reduced) = launches(faults);
+        assert!(second == first && reduced, "{faults}: {first} {second}");
+    }
+    start_anew();
+}
+
 /// A wrong bit in a product, once: the block is computed again, and C has the bits of a healthy call. Again and again: the call is
 /// declined, or the rest of it named.
 fn wrong_bits() {
     let mut random = Random(26);
+    // With the fused product the products of cuBLAS are those of the bound and of the test at the first use.
+    let kind = if is_fused() { "flip:product" } else { "flip:gemm" };
+    let small = problem(&mut random, (3, 3, 3), (0, 0));
+    let start_anew = || {
+        start_anew();
+        small.run_with(&CUDA, &DEFAULTS, PLAIN);
+        set_faults("");
+    };
     let (mut repaired, mut silent, mut stays) = (0, 0, 0);
     for round in 0..40 {
         let mut p = problem(&mut random, (70, 90, 60), (0, 0));
@@ -283,12 +339,13 @@ fn wrong_bits() {
         start_anew();
         let (outcome, want) = p.run_with(&CUDA, &settings, PLAIN);
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
-        let products = counts().iter().find(|(name, _)| name == "flip:gemm").unwrap().1;
+        let products = counts().iter().find(|(name, _)| name == kind).unwrap().1;
         // The first products are those of the bound: they belong to the plan, which the check does not see.
         let bound = counts().iter().find(|(name, _)| name == "launch:oz2_add_bounds").map_or(1, |x| x.1);
+        let bound = if is_fused() { 0 } else { bound };
         let at = bound + 1 + random.below(products - bound);
         start_anew();
-        set_faults(&format!("flip:gemm@{at}={}", 1 + random.below(1000)));
+        set_faults(&format!("{kind}@{at}={}", 1 + random.below(1000)));
         let (outcome, c) = p.run_with(&CUDA, &settings, PLAIN);
         let Outcome::Done(report) = outcome else { panic!("{outcome:?}") };
         assert_same_bits(&c, &want, "a wrong bit");
@@ -299,12 +356,12 @@ fn wrong_bits() {
         if checked.flagged > 0 && workspace.is_none() {
             let unchecked = Settings { check: false, ..settings };
             start_anew();
-            set_faults(&format!("flip:gemm@{at}+=3"));
+            set_faults(&format!("{kind}@{at}+=3"));
             let (_, c) = p.run_with(&CUDA, &unchecked, PLAIN);
             assert!(c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
         }
         start_anew();
-        set_faults(&format!("flip:gemm@{at}+=3"));
+        set_faults(&format!("{kind}@{at}+=3"));
         let (outcome, c) = p.run_with(&CUDA, &settings, PLAIN);
         match &outcome {
             Outcome::Declined(reason) => assert_eq!(*reason, Reason::FailedCheck),
@@ -339,6 +396,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     cuda::stage_by(5000);
     random_calls();
     long_inner_dimension();
+    fused_or_not();
     wrong_bits();
     if std::env::var_os("SOFTGPU_MODE").is_none_or(|mode| mode == "lazy") {
         faults();

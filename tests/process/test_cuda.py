@@ -194,6 +194,19 @@ def test_same_bits_as_the_portable_engine(gpu, build):
             assert hash_of(result) == hash_of(portable), str(result)
 
 
+@pytest.mark.parametrize("capability, file", [("75", None), ("80", "product_mma"), ("90", "product_wgmma"), ("100", "product_mma"),
+                                              ("120", "product_mma")])
+def test_fused_product(gpu, build, capability, file):
+    """OZ2_CUDA_PRODUCT=fused: a kernel by the exact compute capability, where there is one, and the same bits."""
+    command = [build("product.c", "-DANY_ROUTE"), 270, 130, 150]
+    plain = gpu(command, SOFTGPU_CC=capability, OZ2_LOG="debug")
+    assert "fused" not in plain.err, str(plain)
+    fused = gpu(command, SOFTGPU_CC=capability, OZ2_LOG="debug", OZ2_CUDA_PRODUCT="fused")
+    (said,) = [line for line in fused.err.splitlines() if "fused" in line]
+    assert (file or "no fused product for this device") in said, str(fused)
+    assert engines(fused) == engines(plain) and hash_of(fused) == hash_of(plain), str(fused)
+
+
 # ------------------------------------------------------------------- the cases
 
 HEAVY = "k-131075"  # two cases that take the software device a second for each call
@@ -642,4 +655,8 @@ def test_gpu_check_rehearsed(device, tmp_path):
     assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
     assert set(report["phases"]["64"]) == {"scan", "plan", "residues", "product", "reduce", "reconstruct", "store"}
     assert [row["n"] for row in report["rns"]] == [4, 8, 16] and all(row["radix"] > 0 for row in report["rns"]), str(result)
+    product = report["product"]
+    assert list(product["checks"].values()) == ["right, 6 cases"] * 5 and product["left_out"] == [] == product["different"], str(result)
+    assert len(product["times"]) == 3 * 6 and [len(rows) for rows in product["calls"].values()] == [3, 3], str(result)
+    assert {row["engine"] for rows in product["calls"].values() for row in rows} == {"cuda"}, str(result)
     assert (tmp_path / "gpu.md").read_text() in result.out

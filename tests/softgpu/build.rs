@@ -6,15 +6,16 @@ use std::{env, fs};
 
 const ENTRY: &str = "extern \"C\" __global__ ";
 
-/// The name in `void name(...`, where `__launch_bounds__(...)` may stand before or after `void`.
+/// The name in `void name(...`, where attributes such as `__launch_bounds__(...)` may stand before or after `void`.
 fn entry_name(text: &str) -> Option<&str> {
-    let bounds = |text: &'_ str| match text.strip_prefix("__launch_bounds__") {
-        Some(rest) => rest.find(')').map(|end| end + 1 + text.len() - rest.len()),
-        None => Some(0),
-    };
-    let text = text[bounds(text)?..].trim_start().strip_prefix("void")?.trim_start();
-    let text = text[bounds(text)?..].trim_start();
-    let name = text.split('(').next()?.trim();
+    fn skip_attributes(mut text: &str) -> Option<&str> {
+        while text.starts_with("__") {
+            text = text[text.find(')')? + 1..].trim_start();
+        }
+        Some(text)
+    }
+    let text = skip_attributes(text)?.strip_prefix("void")?.trim_start();
+    let name = skip_attributes(text)?.split('(').next()?.trim();
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(name)
 }
 
@@ -54,7 +55,7 @@ fn main() {
     for flag in ["-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden", "-mfma"] {
         build.flag(flag);
     }
-    for flag in ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-unknown-pragmas"] {
+    for flag in ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-unknown-pragmas", "-Wno-psabi"] {
         build.flag_if_supported(flag);
     }
     println!("cargo:rerun-if-changed=build.rs");

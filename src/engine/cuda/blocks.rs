@@ -1,5 +1,32 @@
 //! The sizes of blocks on a device: as large as its memory and OZ2_WORKSPACE allow.
 
+/// What a product wants of its planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Rows of C are padded to a multiple of this, the inner dimension of that.
+    rows: usize,
+    length: usize,
+    /// The product leaves 32-bit sums, which are reduced after it; else it leaves residues, and the lines of A are permuted.
+    pub sums: bool,
+}
+
+impl Layout {
+    pub const CUBLAS: Self = Self { rows: ALIGN, length: ALIGN, sums: true };
+    pub const FUSED: Self = Self { rows: 64, length: 128, sums: false };
+
+    pub fn rows(&self, count: usize) -> usize {
+        count.next_multiple_of(self.rows)
+    }
+
+    pub fn columns(&self, count: usize) -> usize {
+        padded(count)
+    }
+
+    pub fn length(&self, count: usize) -> usize {
+        count.next_multiple_of(self.length)
+    }
+}
+
 /// What is on the device at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
@@ -11,6 +38,7 @@ pub struct Blocks {
     pub length: usize,
     /// Moduli whose 32-bit sums are there together.
     pub group: usize,
+    pub layout: Layout,
 }
 
 /// Tensor cores and cuBLAS want sizes and leading dimensions that are multiples of this.
@@ -25,22 +53,23 @@ pub fn padded(count: usize) -> usize {
 }
 
 impl Blocks {
-    pub fn largest(m: usize, n: usize, k: usize, moduli: usize) -> Self {
+    pub fn largest(m: usize, n: usize, k: usize, moduli: usize, layout: Layout) -> Self {
         Self {
             rows: m.min(MOST_LINES),
             columns: n.min(MOST_LINES),
             length: k.min(MOST_LENGTH),
-            group: moduli,
+            group: if layout.sums { moduli } else { 1 },
+            layout,
         }
     }
 
     fn lines(&self) -> usize {
-        padded(self.rows) + padded(self.columns)
+        self.layout.rows(self.rows) + self.layout.columns(self.columns)
     }
 
     /// Entries of a block with the padding of its rows and columns.
     pub fn entries(&self) -> usize {
-        padded(self.rows) * padded(self.columns)
+        self.layout.rows(self.rows) * self.layout.columns(self.columns)
     }
 
     /// Bytes for the plan: raw operands, one plane of each, the sums, and G in 64 bits.
@@ -51,8 +80,9 @@ impl Blocks {
     /// Bytes for the products: raw operands, all planes, the sums of a group, residues of C, C twice, and G of the plan, which
     /// stays for the next call.
     pub fn product_bytes(&self, moduli: usize) -> usize {
-        let operands = self.lines() * (8 * self.length + moduli * padded(self.length));
-        operands + self.entries() * (4 * self.group + moduli + 24)
+        let operands = self.lines() * (8 * self.length + moduli * self.layout.length(self.length));
+        let sums = if self.layout.sums { 4 * self.group } else { 0 };
+        operands + self.entries() * (sums + moduli + 24)
     }
 
     /// The next smaller blocks, or None where smaller ones are not worth the device.
@@ -93,26 +123,28 @@ mod tests {
 
     #[test]
     fn blocks_shrink_until_they_fit_or_end() {
-        let largest = Blocks::largest(5000, 300, 1 << 20, 15);
-        assert_eq!(largest, Blocks { rows: 5000, columns: 300, length: 1 << 16, group: 15 });
-        let mut limit = largest.product_bytes(15);
-        while let Some(blocks) = largest.within(limit, |b| b.product_bytes(15)) {
-            assert!(
-                blocks.product_bytes(15) <= limit
-                    && blocks.rows >= 1
-                    && blocks.columns >= 1
-                    && blocks.length >= 1
-            );
-            limit /= 2;
+        for (layout, group, least) in [(Layout::CUBLAS, 15, 100_000), (Layout::FUSED, 1, 300_000)] {
+            let largest = Blocks::largest(5000, 300, 1 << 20, 15, layout);
+            assert_eq!(largest, Blocks { rows: 5000, columns: 300, length: 1 << 16, group, layout });
+            let mut limit = largest.product_bytes(15);
+            while let Some(blocks) = largest.within(limit, |b| b.product_bytes(15)) {
+                assert!(
+                    blocks.product_bytes(15) <= limit
+                        && blocks.rows >= 1
+                        && blocks.columns >= 1
+                        && blocks.length >= 1
+                );
+                limit /= 2;
+            }
+            assert!(limit < least, "{limit}");
         }
-        assert!(limit < 100_000, "{limit}");
     }
 
     #[test]
     fn sizes_are_counted_in_64_bits() {
-        let blocks = Blocks::largest(46341, 46341, 46341, 20);
+        let blocks = Blocks::largest(46341, 46341, 46341, 20, Layout::CUBLAS);
         assert!(blocks.product_bytes(20) > 20 * 46341 * 46341 * 2);
-        let blocks = Blocks::largest(1 << 40, 1 << 33, 1, 20);
+        let blocks = Blocks::largest(1 << 40, 1 << 33, 1, 20, Layout::CUBLAS);
         assert!(blocks.rows < 1 << 31 && blocks.columns < 1 << 31);
     }
 }

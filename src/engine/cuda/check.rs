@@ -3,7 +3,7 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::blocks::{Blocks, padded};
+use super::blocks::Blocks;
 use super::compute::{Pending, SLOTS};
 use super::device::Region;
 use super::library::Fault;
@@ -68,7 +68,7 @@ impl Run<'_> {
                 self.checked.peak = self.checked.peak.max(seen.peak / LEGAL);
                 if let Some(before) = &before {
                     self.checked.repaired += 1;
-                    let modulus = self.wrong_modulus(plan, at, before)?;
+                    let modulus = self.wrong_modulus(plan, blocks, at, before)?;
                     self.tell(at, before, modulus, true);
                 }
                 return Ok(());
@@ -89,8 +89,14 @@ impl Run<'_> {
 
     /// The number of the modulus whose residue was wrong in the first flagged entry, from what it should have been: the residues of
     /// the second computation are still there.
-    fn wrong_modulus(&self, plan: &Plan, at: Rectangle, before: &Seen) -> Result<Option<usize>, Fault> {
-        let (ld, columns) = (padded(at.rows), padded(at.columns));
+    fn wrong_modulus(
+        &self,
+        plan: &Plan,
+        blocks: &Blocks,
+        at: Rectangle,
+        before: &Seen,
+    ) -> Result<Option<usize>, Fault> {
+        let (ld, columns) = (blocks.layout.rows(at.rows), blocks.layout.columns(at.columns));
         let (i, j) = before.first;
         let mut residues = [0i8; MODULI.len()];
         for (l, residue) in residues[..plan.moduli].iter_mut().enumerate() {

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::blocks::{Blocks, padded};
+use super::blocks::{Blocks, Layout};
 use super::device::{Device, Event, Region};
 use super::library::Fault;
 use super::plan::CRT_WORDS;
@@ -33,7 +33,9 @@ impl Run<'_> {
     /// The blocks of the product for a plan, or None where not even the smallest fit.
     pub fn product_blocks(&self, plan: &Plan) -> Option<Blocks> {
         let (m, n, k) = (self.call.m, self.call.n, self.call.k);
-        Blocks::largest(m, n, k, plan.moduli).within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
+        let layout = if self.device.fused.is_some() { Layout::FUSED } else { Layout::CUBLAS };
+        let largest = Blocks::largest(m, n, k, plan.moduli, layout);
+        largest.within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
     }
 
     /// What is missing of C after a fault.
@@ -48,7 +50,9 @@ impl Run<'_> {
 
     /// Takes all memory of the products at once, before the first write to C.
     fn take_product_regions(&mut self, blocks: &Blocks, moduli: usize) -> Result<(), Fault> {
-        let (rows, columns, pitch) = (padded(blocks.rows), padded(blocks.columns), padded(blocks.length));
+        let layout = blocks.layout;
+        let rows = layout.rows(blocks.rows);
+        let (columns, pitch) = (layout.columns(blocks.columns), layout.length(blocks.length));
         if self.device.held() + blocks.product_bytes(moduli) > self.limit {
             self.device.give_back(Region::Bounds)?; // blocks of the plan may be larger than those of the products
         }
@@ -66,7 +70,9 @@ impl Run<'_> {
         self.device.region(Region::PlanesA, moduli * rows * pitch)?;
         self.device.region(Region::PlanesB, moduli * columns * pitch)?;
         (self.a.planes_hold, self.b.planes_hold) = (None, None);
-        self.device.region(Region::Sums, 4 * blocks.group * rows * columns)?;
+        if layout.sums {
+            self.device.region(Region::Sums, 4 * blocks.group * rows * columns)?;
+        }
         self.device.region(Region::Residues, moduli * rows * columns)?;
         for (region, _) in SLOTS {
             self.device.region(region, 8 * blocks.rows * blocks.columns)?;
@@ -138,8 +144,8 @@ impl Run<'_> {
         slot: usize,
         c_on_device: bool,
     ) -> Result<(), Fault> {
-        let moduli = plan.moduli;
-        let (rows, columns) = (padded(at.rows), padded(at.columns));
+        let (moduli, layout) = (plan.moduli, blocks.layout);
+        let (rows, columns) = (layout.rows(at.rows), layout.columns(at.columns));
         let entries = rows * columns;
         let (region, done) = SLOTS[slot];
         let c = self.device.existing(region);
@@ -148,7 +154,8 @@ impl Run<'_> {
             unsafe { self.load_c(at, c, c_on_device)? };
         }
         for (first, length) in spans(self.call.k, blocks) {
-            let pitch = padded(length);
+            let pitch = layout.length(length);
+            let shape = [rows, columns, pitch];
             let [of_a, of_b] = pieces_for(at, first, length);
             // SAFETY: by the contract of this function.
             let [lines_a, lines_b] = unsafe { self.load_missing([of_a, of_b])? };
@@ -156,7 +163,7 @@ impl Run<'_> {
                 let scales = self.a.statistics.from(at.i).scales;
                 self.device.residues(
                     &lines,
-                    rows as i32,
+                    (rows as i32, !layout.sums),
                     scales,
                     moduli as i32,
                     Region::PlanesA,
@@ -168,7 +175,7 @@ impl Run<'_> {
                 let scales = self.b.statistics.from(at.j).scales;
                 self.device.residues(
                     &lines,
-                    columns as i32,
+                    (columns as i32, false),
                     scales,
                     moduli as i32,
                     Region::PlanesB,
@@ -178,9 +185,13 @@ impl Run<'_> {
             }
             self.device.record(Event::Consumed, self.device.compute)?;
             self.phase("residues")?;
+            if !layout.sums {
+                self.device.fused_product(shape, moduli, first > 0)?;
+                self.phase("product")?;
+                continue;
+            }
             for group in (0..moduli).step_by(blocks.group) {
                 let count = blocks.group.min(moduli - group);
-                let shape = [rows, columns, pitch];
                 self.device.product(shape, [Region::PlanesA, Region::PlanesB], group, count)?;
                 self.phase("product")?;
                 self.device.reduce(entries, group, count, first > 0)?;

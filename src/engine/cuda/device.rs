@@ -11,6 +11,7 @@ use cudarc::cublas::sys::cublasHandle_t;
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
 use super::library::{Fault, Libraries};
+use super::product::Fused;
 
 /// Memory of the device that is kept and grows: each use has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,9 @@ pub struct Device {
     events: [CUevent; EVENTS],
     functions: [CUfunction; KERNELS],
     pub blas: cublasHandle_t,
+    /// The product with the reduction inside, where it was asked for and has passed its test.
+    pub fused: Option<Fused>,
+    ordinal: usize,
     regions: [(CUdeviceptr, usize); REGIONS],
     staging: [(*mut u8, usize); 2],
 }
@@ -170,10 +174,9 @@ impl Device {
         let driver = &libraries.driver;
         // SAFETY: every call writes what it is given an address for, and gets handles that earlier calls made.
         unsafe {
-            let (mut device, mut major): (c_int, c_int) = (0, 0);
+            let mut device = 0;
             driver.cuDeviceGet(&raw mut device, ordinal as c_int)?;
-            const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
-            driver.cuDeviceGetAttribute(&raw mut major, COMPUTE_CAPABILITY_MAJOR, device)?;
+            let major = attribute(libraries, device, COMPUTE_CAPABILITY_MAJOR)?;
             let mut context = null_mut();
             driver.cuDevicePrimaryCtxRetain(&raw mut context, device)?;
             let _current = Current::enter(libraries, context)?;
@@ -204,6 +207,8 @@ impl Device {
                 events,
                 functions: load_kernels(libraries, usize::from(major >= 8))?,
                 blas,
+                fused: None,
+                ordinal,
                 regions: [(0, 0); REGIONS],
                 staging: [(null_mut(), 0); 2],
             })
@@ -212,6 +217,23 @@ impl Device {
 
     pub fn enter(&self) -> Result<Current<'static>, Fault> {
         Current::enter(self.libraries, self.context)
+    }
+
+    fn attribute(&self, which: c_int) -> Result<c_int, Fault> {
+        let mut device = 0;
+        // SAFETY: the call writes the handle.
+        unsafe { self.libraries.driver.cuDeviceGet(&raw mut device, self.ordinal as c_int)? };
+        attribute(self.libraries, device, which)
+    }
+
+    /// The compute capability, as in 9.0.
+    pub fn capability(&self) -> Result<(c_int, c_int), Fault> {
+        Ok((self.attribute(COMPUTE_CAPABILITY_MAJOR)?, self.attribute(COMPUTE_CAPABILITY_MINOR)?))
+    }
+
+    pub fn multiprocessors(&self) -> Result<usize, Fault> {
+        const MULTIPROCESSORS: c_int = 16;
+        Ok(self.attribute(MULTIPROCESSORS)?.max(1) as usize)
     }
 
     /// Bytes that the regions hold.
@@ -381,26 +403,49 @@ impl Device {
     }
 }
 
+const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+const COMPUTE_CAPABILITY_MINOR: c_int = 76;
+
+fn attribute(libraries: &Libraries, device: c_int, which: c_int) -> Result<c_int, Fault> {
+    let mut value = 0;
+    // SAFETY: the call writes the value.
+    unsafe { libraries.driver.cuDeviceGetAttribute(&raw mut value, which, device)? };
+    Ok(value)
+}
+
 /// The entries of all sources, in the order of [`Kernel`]. `generation` 0: for compute capability 7.5, 1: for 8.0 and later.
 fn load_kernels(libraries: &Libraries, generation: usize) -> Result<[CUfunction; KERNELS], Fault> {
     let mut functions = [null_mut(); KERNELS];
     let mut number = 0;
     for (file, texts, entries) in SOURCES {
-        // The text must end in a zero.
-        let text =
-            std::ffi::CString::new(texts[generation]).map_err(|_| Fault::Status("a kernel file", 0))?;
-        let mut module: CUmodule = null_mut();
-        // SAFETY: the driver reads the text and writes the handles.
-        unsafe {
-            let image = text.as_ptr().cast();
-            libraries
-                .driver
-                .cuModuleLoadDataEx(&raw mut module, image, 0, null_mut(), null_mut())
-                .inspect_err(|fault| tracing::debug!(file, ?fault, "a kernel file cannot be loaded"))?;
-            for entry in entries {
-                libraries.driver.cuModuleGetFunction(&raw mut functions[number], module, entry.as_ptr())?;
-                number += 1;
-            }
+        for function in load_module(libraries, file, texts[generation], entries)? {
+            functions[number] = function;
+            number += 1;
+        }
+    }
+    Ok(functions)
+}
+
+/// Loads the PTX of a file; its entries, in this order.
+pub fn load_module(
+    libraries: &Libraries,
+    file: &str,
+    text: &str,
+    entries: &[&CStr],
+) -> Result<Vec<CUfunction>, Fault> {
+    // The text must end in a zero.
+    let text = std::ffi::CString::new(text).map_err(|_| Fault::Status("a kernel file", 0))?;
+    let mut module: CUmodule = null_mut();
+    let mut functions = vec![null_mut(); entries.len()];
+    // SAFETY: the driver reads the text and writes the handles.
+    unsafe {
+        let image = text.as_ptr().cast();
+        libraries
+            .driver
+            .cuModuleLoadDataEx(&raw mut module, image, 0, null_mut(), null_mut())
+            .inspect_err(|fault| tracing::debug!(file, ?fault, "a kernel file cannot be loaded"))?;
+        for (function, entry) in functions.iter_mut().zip(entries) {
+            libraries.driver.cuModuleGetFunction(function, module, entry.as_ptr())?;
         }
     }
     Ok(functions)

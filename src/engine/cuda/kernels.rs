@@ -274,17 +274,18 @@ impl Device {
         )
     }
 
-    /// Residues of a piece modulo the first `moduli` moduli, a plane of padded lines for each.
+    /// Residues of a piece modulo the first `moduli` moduli, a plane of padded lines for each; `permuted`: the lines as the fused
+    /// product wants those of A.
     pub fn residues(
         &self,
         x: &DeviceLines,
-        padded: i32,
+        (padded, permuted): (i32, bool),
         scales: CUdeviceptr,
         moduli: i32,
         out: Region,
         pitch: i64,
     ) -> Result<(), Fault> {
-        let (out, plane) = (self.existing(out), i64::from(padded) * pitch);
+        let (out, plane, permuted) = (self.existing(out), i64::from(padded) * pitch, c_int::from(permuted));
         launch!(
             self,
             Residues,
@@ -300,7 +301,8 @@ impl Device {
             moduli,
             out,
             pitch,
-            plane
+            plane,
+            permuted
         )
     }
 

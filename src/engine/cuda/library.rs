@@ -101,6 +101,10 @@ table! {
         cuEventSynchronize(event: CUevent);
         cuModuleLoadDataEx(module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint,
             values: *mut *mut c_void);
+        cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int);
+        cuTensorMapEncodeTiled(map: *mut c_void, data_type: c_int, rank: c_uint, address: CUdeviceptr, sizes: *const u64,
+            strides: *const u64, boxes: *const c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int,
+            l2_promotion: c_int, fill: c_int);
         cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
         cuLaunchKernel(function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
             block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream, parameters: *mut *mut c_void,

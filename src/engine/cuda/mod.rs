@@ -1,11 +1,12 @@
-//! The CUDA engine: INT8 products on tensor cores through cuBLAS, everything around them in the kernels of kernels/.
+//! The CUDA engine: INT8 products on tensor cores through cuBLAS (or, for measurements, kernels of our own: product.rs), everything
+//! around them in the kernels of kernels/.
 //!
 //! CUDA is looked for at the first call that is large enough for it. A device that fails is left alone for a while; the child of
 //! a fork does not use CUDA at all, because CUDA does not work there.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ mod kernels;
 mod library;
 mod place;
 mod plan;
+mod product;
 mod run;
 
 use crate::engine::process::hold_forks;
@@ -30,6 +32,7 @@ use compute::{Progress, reason_of};
 use device::Device;
 use library::{Fault, Libraries};
 use place::{Place, devices, places, through_host};
+use product::wants_fused;
 use run::{Run, Stop};
 
 pub struct CudaEngine;
@@ -43,6 +46,8 @@ struct Slot {
     /// Seconds since the start until which the device is left alone.
     resting_until: AtomicU64,
     faults: AtomicU32,
+    /// The fused product has failed here, and is not tried again.
+    fused_failed: AtomicBool,
 }
 
 struct State {
@@ -99,6 +104,7 @@ fn find() -> Result<State, String> {
         device: Mutex::new(None),
         resting_until: AtomicU64::new(0),
         faults: AtomicU32::new(0),
+        fused_failed: AtomicBool::new(false),
     };
     let slots = ordinals.into_iter().map(slot).collect();
     Ok(State { libraries, slots, start: Instant::now() })
@@ -140,6 +146,7 @@ pub fn forget_devices() {
         *device = None;
         slot.resting_until.store(0, Ordering::Relaxed);
         slot.faults.store(0, Ordering::Relaxed);
+        slot.fused_failed.store(false, Ordering::Relaxed);
     }
 }
 
@@ -243,7 +250,14 @@ unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Pla
     let device = match &mut *place {
         Some(device) => device,
         empty => match Device::open(state.libraries, slot.ordinal) {
-            Ok(device) => empty.insert(device),
+            Ok(device) => {
+                let device = empty.insert(device);
+                let wanted = wants_fused() && !slot.fused_failed.load(Ordering::Relaxed);
+                if wanted && !device.start_fused() {
+                    slot.fused_failed.store(true, Ordering::Relaxed);
+                }
+                device
+            }
             Err(fault) => {
                 slot.rest(state, fault);
                 return Outcome::Declined(reason_of(fault));

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::blocks::{Blocks, padded};
+use super::blocks::{Blocks, Layout, padded};
 use super::device::{Event, Region};
 use super::kernels::DeviceBounds;
 use super::library::Fault;
@@ -31,7 +31,7 @@ impl Run<'_> {
     /// A and B can be read.
     pub unsafe fn plan(&mut self) -> Result<(Plan, Option<f64>), Stop> {
         let (m, n, k) = (self.call.m, self.call.n, self.call.k);
-        let blocks = Blocks::largest(m, n, k, 1)
+        let blocks = Blocks::largest(m, n, k, 1, Layout::CUBLAS)
             .within(self.limit, Blocks::plan_bytes)
             .ok_or(Stop::Declined(Reason::NoMemory))?;
         self.take_regions(&blocks)?;

@@ -22,6 +22,8 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
 #define __align__(n) alignas(n)
 // Internal linkage comes from the nameless namespace around the file; `static` may stand in front in the source.
 #define __constant__ __attribute__((unused))

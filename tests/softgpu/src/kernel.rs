@@ -88,6 +88,8 @@ pub struct Loaded {
     pub entry: Entry,
     /// From `.maxntid`, which __launch_bounds__ makes.
     pub most_threads: u32,
+    /// From `.reqnctapercluster`, which __cluster_dims__ makes: the blocks of a cluster, 1 without.
+    pub cluster: u32,
 }
 
 pub struct Function {
@@ -180,11 +182,18 @@ fn parameter(text: &str) -> Option<u32> {
     Some(size * count.unwrap_or(1))
 }
 
-/// The threads that `.maxntid 256, 1, 1` allows.
-fn most_threads(text: &str) -> u32 {
-    let numbers = text.split(".maxntid").nth(1).and_then(|rest| rest.lines().next());
-    let product = |line: &str| line.split(',').filter_map(|word| word.trim().parse::<u32>().ok()).product();
-    numbers.map_or(1024, product)
+/// The product of the numbers behind a directive of an entry, as in `.maxntid 256, 1, 1`.
+fn product_of(text: &str, name: &str) -> Option<u32> {
+    let numbers = text.split(name).nth(1)?.lines().next()?;
+    Some(numbers.split(',').filter_map(|word| word.trim().parse::<u32>().ok()).product())
+}
+
+/// Does PTX for this target (`sm_80`, `sm_90a`) run on a device of this capability? With an a only on the one that it names.
+fn runs_on(text: &str, capability: u32) -> bool {
+    let target = directive(text, ".target");
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(".target"));
+    let exact = line.and_then(|line| line.split(',').next()).is_some_and(|word| word.trim().ends_with('a'));
+    target.is_some_and(|target| if exact { target == capability } else { target <= capability })
 }
 
 /// Reads the entry points out of PTX and compares names and parameters with the compiled kernels: PTX that was not made from
@@ -202,9 +211,9 @@ pub fn load(
             format!("PTX version {version} with a driver of CUDA {driver}"),
         ));
     }
-    match directive(text, ".target") {
-        Some(target) if target <= capability as u32 => {}
-        target => return Err((INVALID_PTX, format!("PTX for {target:?} on sm_{capability}"))),
+    if !runs_on(text, capability as u32) {
+        let target = directive(text, ".target");
+        return Err((INVALID_PTX, format!("PTX for {target:?} on sm_{capability}")));
     }
     let mut loaded = vec![];
     for part in text.split(".entry ").skip(1) {
@@ -218,7 +227,10 @@ pub fn load(
                 format!("PTX entry {name} takes {sizes:?} bytes, its source takes {:?}", entry.sizes());
             return Err((INVALID_PTX, message));
         }
-        loaded.push(Loaded { entry, most_threads: most_threads(rest.split('{').next().unwrap_or("")) });
+        let directives = rest.split('{').next().unwrap_or("");
+        let most_threads = product_of(directives, ".maxntid").unwrap_or(1024);
+        let cluster = product_of(directives, ".reqnctapercluster").unwrap_or(1);
+        loaded.push(Loaded { entry, most_threads, cluster });
     }
     Ok(loaded)
 }

@@ -113,8 +113,14 @@ impl State {
     fn run_launch(&mut self, launch: Launch, device: usize) -> Outcome {
         let name = launch.kernel.name();
         self.due(&format!("launch:{name}"), Some(device), None)?;
+        let residues = name.starts_with("oz2_product_").then(|| products::Residues::of(&launch));
         kernel::run(&self.memory, device, launch, self.config.reverse)?;
         self.check_red_zones(&format!("after {name}"));
+        if let Some(residues) = residues
+            && let Err(number) = self.due("flip:product", Some(device), None)
+        {
+            residues.flip(&self.memory, device, number as usize)?;
+        }
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The matrix products of cuBLAS: 8-bit integers into 32 bits, and doubles. Column-major, as cuBLAS.
 
+use crate::kernel::Launch;
 use crate::memory::Memory;
 use crate::status::Outcome;
 
@@ -171,6 +172,36 @@ pub fn flip(product: &Product, memory: &Memory, device: usize, number: usize) ->
         target.write_unaligned(target.read_unaligned() ^ 1 << (number % 7));
     }
     Ok(())
+}
+
+/// The result of a product kernel of the library (kernels/product_*.cu).
+pub struct Residues {
+    out: u64,
+    rows: usize,
+    columns: usize,
+    planes: usize,
+}
+
+impl Residues {
+    pub fn of(launch: &Launch) -> Residues {
+        let number = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes[..launch.arguments[at].len()].copy_from_slice(&launch.arguments[at]);
+            u64::from_ne_bytes(bytes)
+        };
+        let [rows, columns, planes] = [2, 3, 5].map(|at| number(at) as usize);
+        Residues { out: number(7), rows, columns, planes }
+    }
+
+    /// As [`flip`], of one residue.
+    pub fn flip(&self, memory: &Memory, device: usize, number: usize) -> Outcome {
+        let (plane, row, column) = (number % self.planes, number * 7 % self.rows, number * 5 % self.columns);
+        let at = (plane * self.columns + column) * self.rows + row;
+        let target = memory.on_device(self.out + at as u64, 1, device)?;
+        // SAFETY: on_device vouches for the byte.
+        unsafe { *target ^= 1 << (number % 7) };
+        Ok(())
+    }
 }
 
 fn double(product: &Product, memory: &Memory, device: usize) -> Outcome {

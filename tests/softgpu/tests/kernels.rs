@@ -832,7 +832,9 @@ fn residues() {
     on_the_device(|gpu| {
         for (lines, length, (along, extra, offset), n, values, scales, scaled) in &data {
             let x = Stored::new(values, *along, *extra, *offset).on(gpu);
-            let padded = lines.next_multiple_of(16);
+            // Every second one as the product kernels want A.
+            let permuted = n % 2 == 0;
+            let padded = lines.next_multiple_of(if permuted { 64 } else { 16 });
             let pitch = length.next_multiple_of(16) + 16 * (extra % 2);
             let plane = padded * pitch + 12;
             let out = gpu.buffer(&vec![0x55i8; n * plane]);
@@ -852,9 +854,11 @@ fn residues() {
                 out,
                 pitch as i64,
                 plane as i64,
+                i32::from(permuted),
             );
             for (at, &got) in out.read().iter().enumerate() {
-                let (l, i, h) = (at / plane, at % plane / pitch, at % plane % pitch);
+                let (l, line, h) = (at / plane, at % plane / pitch, at % plane % pitch);
+                let i = if permuted && line < padded { line_at(line) } else { line };
                 let want = if i >= padded {
                     0x55
                 } else if i < *lines && h < *length {
@@ -866,6 +870,11 @@ fn residues() {
             }
         }
     });
+}
+
+/// The line of A that the product kernels want at this place: at 8 j + 2 q + b of every 64 the line 16 q + 2 j + b.
+fn line_at(place: usize) -> usize {
+    place - place % 64 + 16 * (place % 8 / 2) + 2 * (place % 64 / 8) + place % 2
 }
 
 /// Every power of two up to 2^154 with every modulus, from the largest and the smallest mantissas.
@@ -911,6 +920,7 @@ fn residues_of_powers() {
                 out,
                 8i64,
                 155i64 * 8,
+                0,
             );
             for (at, &got) in out.read().iter().enumerate() {
                 let (l, i, h) = (at / (155 * 8), at / 8 % 155, at % 8);

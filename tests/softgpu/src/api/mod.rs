@@ -7,6 +7,7 @@ pub mod copy;
 pub mod memory;
 pub mod module;
 pub mod stream;
+pub mod tensor;
 
 use crate::status::{INVALID_VALUE, Outcome};
 

@@ -7,7 +7,9 @@ use super::put;
 use crate::kernel::{self, Function, Launch, Module};
 use crate::ops::Op;
 use crate::state::{State, enter};
-use crate::status::{INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, OUT_OF_RESOURCES, Outcome, Status};
+use crate::status::{
+    INVALID_CLUSTER_SIZE, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND, OUT_OF_RESOURCES, Outcome, Status,
+};
 
 /// What every kernel may ask for without being allowed more.
 const FREE_DYNAMIC_BYTES: u32 = 48 << 10;
@@ -97,7 +99,7 @@ pub fn add_function(state: &mut State, function: Function) -> usize {
 /// A kernel of this name for any device, with no PTX behind it: for tests.
 pub fn function_by_name(state: &mut State, name: &str) -> Outcome<usize> {
     let entry = kernel::find(name).ok_or(NOT_FOUND)?;
-    let loaded = kernel::Loaded { entry, most_threads: 1024 };
+    let loaded = kernel::Loaded { entry, most_threads: 1024, cluster: 1 };
     Ok(add_function(
         state,
         Function { loaded, module: None, device: None, most_dynamic_bytes: FREE_DYNAMIC_BYTES },
@@ -168,6 +170,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
         }
         if all > u64::from(function.loaded.most_threads) {
             return Err(OUT_OF_RESOURCES); // more threads than __launch_bounds__ promised
+        }
+        if !grid_x.is_multiple_of(function.loaded.cluster) {
+            return Err(INVALID_CLUSTER_SIZE);
         }
         let entry = function.loaded.entry;
         if !extra.is_null() || (arguments.is_null() && !entry.sizes().is_empty()) {

@@ -1,0 +1,313 @@
+//! Which product a device computes with. The one in use is cuBLAS with a separate reduction. The other, with the reduction inside
+//! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
+//! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::{CUdeviceptr, CUfunction};
+
+use super::device::{Device, Region, load_module};
+use super::library::Fault;
+use crate::ozaki::moduli::{MODULI, canonical};
+
+/// A kernel of the fused product. Its tiles have 128 columns.
+struct Variant {
+    entry: &'static CStr,
+    /// Rows of a tile.
+    rows: usize,
+    /// Blocks of a cluster, which take a tile each, side by side.
+    cluster: usize,
+    threads: usize,
+    /// Bytes of dynamic shared memory (Ring::bytes of kernels/product_wgmma.cu).
+    shared: usize,
+}
+
+/// The kernels of one source, the one for large products first.
+struct Family {
+    file: &'static str,
+    text: &'static str,
+    /// The operands come as tensor maps.
+    maps: bool,
+    /// Blocks that fit a multiprocessor.
+    resident: usize,
+    variants: &'static [Variant],
+}
+
+static MMA: Family = Family {
+    file: "product_mma",
+    text: include_str!("../../../kernels/ptx/product_mma.compute_80.ptx"),
+    maps: false,
+    resident: 2,
+    variants: &[Variant { entry: c"oz2_product_mma", rows: 128, cluster: 1, threads: 128, shared: 0 }],
+};
+
+static WGMMA: Family = Family {
+    file: "product_wgmma",
+    text: include_str!("../../../kernels/ptx/product_wgmma.compute_90a.ptx"),
+    maps: true,
+    resident: 1,
+    variants: &[
+        Variant { entry: c"oz2_product_wgmma_256_2", rows: 256, cluster: 2, threads: 384, shared: 197_888 },
+        Variant { entry: c"oz2_product_wgmma_128_1", rows: 128, cluster: 1, threads: 384, shared: 197_888 },
+    ],
+};
+
+/// Columns of a tile.
+const COLUMNS: usize = 128;
+/// Tiles along the columns of C that are worked on together (tile_at in the kernels).
+const BAND: c_int = 8;
+/// With fewer rounds of blocks than this the smaller tiles fill the device better. By the model of the time; to be measured.
+const LEAST_ROUNDS: usize = 6;
+
+/// The fused product of a device.
+pub struct Fused {
+    family: &'static Family,
+    functions: Vec<CUfunction>,
+    multiprocessors: usize,
+    /// On the device, the number of the modulus of every plane.
+    modulus_of: CUdeviceptr,
+}
+
+/// Is the fused product asked for?
+pub fn wants_fused() -> bool {
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+}
+
+/// As CUtensorMap: made by the driver.
+#[repr(C, align(64))]
+struct TensorMap([u64; 16]);
+
+/// The planes of an operand: bytes, with the inner dimension padded, then lines, then planes.
+fn tensor_map(
+    device: &Device,
+    address: CUdeviceptr,
+    [length, lines, planes]: [usize; 3],
+    box_lines: usize,
+) -> Result<TensorMap, Fault> {
+    const UINT8: c_int = 0;
+    const NO_INTERLEAVE: c_int = 0;
+    const SWIZZLE_128B: c_int = 3;
+    const L2_PROMOTION_256B: c_int = 3;
+    const ZEROS_OUTSIDE: c_int = 0;
+    const BOX_LENGTH: c_uint = 128;
+    let sizes = [length as u64, lines as u64, planes as u64];
+    let strides = [sizes[0], sizes[0] * sizes[1]];
+    let (boxes, steps) = ([BOX_LENGTH, box_lines as c_uint, 1], [1; 3]);
+    let mut map = TensorMap([0; 16]);
+    // SAFETY: the arrays have the lengths that three dimensions ask for; the call writes the map.
+    unsafe {
+        device.libraries.driver.cuTensorMapEncodeTiled(
+            (&raw mut map).cast(),
+            UINT8,
+            3,
+            address,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            boxes.as_ptr(),
+            steps.as_ptr(),
+            NO_INTERLEAVE,
+            SWIZZLE_128B,
+            L2_PROMOTION_256B,
+            ZEROS_OUTSIDE,
+        )?;
+    }
+    Ok(map)
+}
+
+impl Device {
+    /// Loads the fused product and compares it with cuBLAS. False: this device has none, or it did not pass.
+    pub fn start_fused(&mut self) -> bool {
+        let started = self.enter().and_then(|_current| self.try_fused());
+        match &started {
+            Ok(Some(file)) => tracing::debug!(file, "the fused product agrees with cuBLAS and is used"),
+            Ok(None) => tracing::debug!("no fused product for this device: cuBLAS"),
+            Err(why) => tracing::debug!(why = format!("{why:?}"), "the fused product is not used: cuBLAS"),
+        }
+        let is_ready = matches!(started, Ok(Some(_)));
+        if !is_ready {
+            self.fused = None;
+        }
+        is_ready
+    }
+
+    /// The file of the kernels that are in `fused` now.
+    fn try_fused(&mut self) -> Result<Option<&'static str>, Fault> {
+        let family = match self.capability()? {
+            // Code with instructions that only this one has.
+            (9, 0) => &WGMMA,
+            (8.., _) => &MMA,
+            _ => return Ok(None),
+        };
+        let driver = &self.libraries.driver;
+        let entries: Vec<&CStr> = family.variants.iter().map(|variant| variant.entry).collect();
+        let functions = load_module(self.libraries, family.file, family.text, &entries)?;
+        const MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
+        for (variant, &function) in family.variants.iter().zip(&functions) {
+            if variant.shared > 0 {
+                // SAFETY: a function that was loaded just now.
+                unsafe {
+                    driver.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED_BYTES, variant.shared as c_int)?
+                };
+            }
+        }
+        // As long as a plane is a modulus, the table is the numbers themselves.
+        let numbers: [c_int; MODULI.len()] = std::array::from_fn(|l| l as c_int);
+        let mut modulus_of = 0;
+        // SAFETY: the first call writes the address; the second has room for what it copies.
+        unsafe {
+            driver.cuMemAlloc_v2(&raw mut modulus_of, size_of_val(&numbers))?;
+            driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), size_of_val(&numbers))?;
+        }
+        let multiprocessors = self.multiprocessors()?;
+        self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
+        let agree = (0..family.variants.len()).try_for_each(|variant| self.compare_with_cublas(variant));
+        let given_back = self.give_all_back();
+        agree.and(given_back)?;
+        Ok(Some(family.file))
+    }
+
+    /// The canonical residues of the product for `planes` moduli, in the region for residues, added to those that are there if `add`.
+    /// `rows`, `columns` and `pitch` are those of the planes (Layout::FUSED).
+    pub fn fused_product(&self, shape: [usize; 3], planes: usize, add: bool) -> Result<(), Fault> {
+        let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
+        let rounds = |variant: &Variant| {
+            variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
+        };
+        let variants = fused.family.variants;
+        let large = variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
+        let variant = large.unwrap_or(variants.len() - 1);
+        self.launch_fused(
+            variant,
+            shape,
+            planes,
+            add,
+            [Region::PlanesA, Region::PlanesB, Region::Residues],
+            usize::MAX,
+        )
+    }
+
+    /// Launches a variant with at most so many blocks.
+    fn launch_fused(
+        &self,
+        number: usize,
+        shape: [usize; 3],
+        planes: usize,
+        add: bool,
+        regions: [Region; 3],
+        most_blocks: usize,
+    ) -> Result<(), Fault> {
+        let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
+        let variant = &fused.family.variants[number];
+        let [a, b, out] = regions.map(|region| self.existing(region));
+        let [rows, columns, pitch] = shape;
+        let most = (fused.multiprocessors * fused.family.resident).min(most_blocks) / variant.cluster;
+        let blocks = variant.blocks(shape, planes).min(most.max(1) * variant.cluster);
+        let [rows_, columns_, pitch_, planes_] = [rows, columns, pitch, planes].map(|x| x as c_int);
+        let (modulus_of, add, band) = (fused.modulus_of, c_int::from(add), BAND);
+        let mut maps = None;
+        if fused.family.maps {
+            maps = Some([
+                tensor_map(self, a, [pitch, rows, planes], variant.rows / variant.cluster)?,
+                tensor_map(self, b, [pitch, columns, planes], COLUMNS)?,
+            ]);
+        }
+        fn pointer<T>(value: &T) -> *mut c_void {
+            (&raw const *value).cast_mut().cast()
+        }
+        let operands = match &maps {
+            Some([of_a, of_b]) => [pointer(of_a), pointer(of_b)],
+            None => [pointer(&a), pointer(&b)],
+        };
+        let mut parameters = [
+            operands[0],
+            operands[1],
+            pointer(&rows_),
+            pointer(&columns_),
+            pointer(&pitch_),
+            pointer(&planes_),
+            pointer(&modulus_of),
+            pointer(&out),
+            pointer(&add),
+            pointer(&band),
+        ];
+        // SAFETY: the parameters are those of the kernels, which the driver copies during the launch; the regions hold the planes.
+        unsafe {
+            self.libraries.driver.cuLaunchKernel(
+                fused.functions[number],
+                blocks as c_uint,
+                1,
+                1,
+                variant.threads as c_uint,
+                1,
+                1,
+                variant.shared as c_uint,
+                self.compute,
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    /// An error unless a variant leaves what cuBLAS and the reduction leave: with one element a line of B, which shows A itself, so that
+    /// a wrong layout shows; over more steps than the ring has stages; with several ragged tiles a block.
+    fn compare_with_cublas(&mut self, variant: usize) -> Result<(), Fault> {
+        for (shape, planes, one_hot) in
+            [([64, 64, 64], 1, true), ([64, 32, 928], 2, false), ([320, 288, 96], 3, false)]
+        {
+            let [rows, columns, pitch] = shape;
+            let (mut a, mut permuted) = (vec![0i8; planes * rows * pitch], vec![0i8; planes * rows * pitch]);
+            let mut b = vec![0i8; planes * columns * pitch];
+            let mut state = 1u64;
+            let mut residue = |plane: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                canonical((state >> 56) as i64, plane) as i8
+            };
+            for at in 0..a.len() {
+                let (line, h) = (at / pitch, at % pitch);
+                a[at] = residue(line / rows);
+                permuted[place(line) * pitch + h] = a[at];
+            }
+            for (at, b) in b.iter_mut().enumerate() {
+                let (line, h) = (at / pitch, at % pitch);
+                *b = if one_hot { i8::from(line == h) } else { residue(line / columns) };
+            }
+            let bytes = planes * rows * columns;
+            for (region, values) in [(Region::PlanesA, &a), (Region::PlanesB, &b), (Region::RawA, &permuted)]
+            {
+                let to = self.region(region, values.len())?;
+                // SAFETY: the region is as large as the values.
+                unsafe { self.libraries.driver.cuMemcpyHtoD_v2(to, values.as_ptr().cast(), values.len())? };
+            }
+            self.region(Region::Sums, 4 * bytes)?;
+            let [right, tried] = [self.region(Region::Residues, bytes)?, self.region(Region::C0, bytes)?];
+            for add in [false, true] {
+                self.product(shape, [Region::PlanesA, Region::PlanesB], 0, planes)?;
+                self.reduce(rows * columns, 0, planes, add)?;
+                let regions = [Region::RawA, Region::PlanesB, Region::C0];
+                self.launch_fused(variant, shape, planes, add, regions, 2)?;
+            }
+            self.wait_for(self.compute)?;
+            let mut results = [vec![0i8; bytes], vec![0i8; bytes]];
+            for (from, values) in [right, tried].into_iter().zip(&mut results) {
+                // SAFETY: the region holds as many bytes.
+                unsafe { self.libraries.driver.cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), from, bytes)? };
+            }
+            if results[0] != results[1] {
+                return Err(Fault::Status("a comparison with cuBLAS", variant as c_int));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Variant {
+    /// Blocks for all tiles.
+    fn blocks(&self, [rows, columns, _]: [usize; 3], planes: usize) -> usize {
+        planes * rows.div_ceil(self.rows) * columns.div_ceil(COLUMNS * self.cluster) * self.cluster
+    }
+}
+
+/// Where a line of A lies for the fused product (kernels/residues.cu).
+fn place(line: usize) -> usize {
+    line - line % 64 + 8 * (line % 16 / 2) + 2 * (line % 64 / 16) + line % 2
+}
