@@ -8,19 +8,19 @@ from pathlib import Path
 
 HEAD = """# Real programs
 
-Programs that know nothing of oz2blas, each run as it is, with the library as it comes (`auto`: emulated is what is expected to gain) and with
-every call emulated (`OZ2_MIN_SIZE=0`). Compared is what the program itself reports: energies, residuals, verdicts. This page is written by
-`scripts/clients --all`, which installs the programs (Debian's packages as root, wheels into `target/clients/venv`), runs them and fails
-if a number differs by more than the tolerance, a word or the exit status differs, a call was not intercepted or the library wrote to stderr.
-`scripts/clients --quick` runs some of them in the tests; `scripts/clients NAME` one.
+Programs that know nothing of oz2blas, each run as it is, with the library as it comes (`auto`: emulated is what is expected to gain) and
+with every call emulated (`OZ2_MIN_SIZE=0`). Compared is what the program itself reports: energies, residuals, verdicts. This page is
+written by `scripts/clients --all`, which installs the programs (Debian's packages as root, wheels into `target/clients/venv`), runs them
+and fails if a number differs by more than the tolerance, a word or the exit status differs, a call was not intercepted or the library
+wrote to stderr. `scripts/clients --quick` runs some of them in the tests; `scripts/clients NAME` one.
 """
 
 CALLS = """
 ## What arrives, and what is emulated
 
-*calls*: DGEMM calls that the library saw, with those of an empty dimension. *flops*: those of the calls. *in auto*, *in all*: share of the flops in
-calls that were emulated, at least in part, in the two runs. *moduli*: the numbers of moduli most used when all is emulated. *native because*: the most frequent
-reason among calls that were not emulated then (docs/statistics.md has all), quick returns aside.
+*calls*: DGEMM calls that the library saw, with those of an empty dimension. *flops*: those of the calls. *in auto*, *in all*: share of
+the flops in calls that were emulated, at least in part, in the two runs. *moduli*: the numbers of moduli most used when all is emulated.
+*native because*: the most frequent reason among calls that were not emulated then (docs/statistics.md has all), quick returns aside.
 
 | client | program | symbol | calls | GFLOP | in auto | in all | moduli | native because |
 |:---|:---|:---|---:|---:|---:|---:|:---|:---|
@@ -29,9 +29,9 @@ reason among calls that were not emulated then (docs/statistics.md has all), qui
 RESULTS = """
 ## What the programs say
 
-*compared*: lines of output. *without* and *with*: one number of them, with every call emulated. *difference*: the largest of all numbers, in auto and all
-emulated, relative to max(1, |x|). *auto/plain*, *all/plain*: wall time of the whole program, one run each. Emulating everything takes longer where
-the calls are small; it is here for the results.
+*compared*: lines of output. *without* and *with*: one number of them, with every call emulated. *difference*: the largest of all numbers,
+in auto and all emulated, relative to max(1, |x|). *auto/plain*, *all/plain*: wall time of the whole program, one run each. Emulating
+everything takes longer where the calls are small; it is here for the results.
 
 | client | compared | without | with | difference | tolerance | seconds plain | auto/plain | all/plain | result |
 |:---|---:|---:|---:|---:|---:|---:|---:|---:|:---|
@@ -40,11 +40,11 @@ the calls are small; it is here for the results.
 COMMANDS = """
 ## How to turn it on
 
-`oz2run` before the program is all; with MPI after `mpirun`, so that the launcher itself is left alone. These commands were run, in a folder with the
-inputs (`tests/clients/inputs`); `--min-size 0` after `oz2run`, or OZ2_MIN_SIZE=0 in the environment, emulates every call, and `--stats`
-tells at exit whether calls arrived. Across machines, mpirun hands variables on with `-x OZ2_MIN_SIZE`. Programs with
-MPI and those for which the table of threads says so had OMP_NUM_THREADS and OPENBLAS_NUM_THREADS set to that number; *own*: as many as
-the program takes. `$LIBS` is /usr/lib/x86_64-linux-gnu.
+`oz2run` before the program is all; with MPI after `mpirun`, so that the launcher itself is left alone. These commands were run, in a
+folder with the inputs (`tests/clients/inputs`); `--min-size 0` after `oz2run`, or OZ2_MIN_SIZE=0 in the environment, emulates every call,
+and `--stats` tells at exit whether calls arrived. Across machines, mpirun hands variables on with `-x OZ2_MIN_SIZE`. Programs with MPI
+and those for which the table of threads says so had OMP_NUM_THREADS and OPENBLAS_NUM_THREADS set to that number; *own*: as many as the
+program takes. `$LIBS` is /usr/lib/x86_64-linux-gnu.
 
 | client | threads | command | remarks |
 |:---|---:|:---|:---|
@@ -54,16 +54,17 @@ NOT_CAUGHT = """
 ## What is not intercepted, and why
 
 - **jax**, and whatever multiplies by code of its own (Eigen, oneDNN, Accelerate's own kernels): no BLAS symbol is called.
-- **LAPACK inside the wheels** (NumPy, SciPy), inside MKL and PyTorch: `solve`, `inv`, `cholesky`, `qr`, `eigh`, `svd` call the DGEMM of their own
-  library directly. Debian's OpenBLAS does so for LU and Cholesky alone, the reference LAPACK not at all:
-  `oz2run --` with `LD_PRELOAD=/usr/lib/x86_64-linux-gnu/lapack/liblapack.so.3` behind it brings them back for programs with the plain names.
-- **Other routines**: `a @ a.T` in NumPy and `crossprod` in R are `dsyrk`; complex products are `zgemm`, so plane-wave codes with k points.
-  They reach the native BLAS as before.
-- **A handle**: `ctypes.CDLL("libblas.so.3").dgemm_` and Julia look a name up in one library; preloading is past by then.
-  [Debian's alternatives](ways-in/alternatives.md) and [libblastrampoline](ways-in/libblastrampoline.md) are ways for those.
+- **LAPACK inside the wheels** (NumPy, SciPy), inside MKL and PyTorch: `solve`, `inv`, `cholesky`, `qr`, `eigh`, `svd` call the DGEMM of
+  their own library directly. Debian's OpenBLAS does so for LU and Cholesky, the reference LAPACK for nothing: with
+  `LD_PRELOAD=$LIBS/lapack/liblapack.so.3` before `oz2run` they are seen in programs that use the plain names (octave-lapack above).
+- **Other routines**: `a @ a.T` in NumPy and `crossprod` in R are `dsyrk`; complex products are `zgemm`, so plane-wave codes with k
+  points. They reach the native BLAS as before.
+- **A handle**: `ctypes.CDLL("libblas.so.3").dgemm_` and Julia look a name up in one library; preloading is past by then. [Debian's
+  alternatives](ways-in/alternatives.md) and [libblastrampoline](ways-in/libblastrampoline.md) are ways for those.
 - **set-user-id programs**: the loader ignores LD_PRELOAD. **Static BLAS**: [docs/ways-in/static.md](ways-in/static.md).
 - R's `%*%` looks for NaN first, and does not call the BLAS where there is one (`options(matprod = "blas")` does).
-- Children that leave by `_exit` (R's `mclapply`, `os.fork`) are intercepted, but write no statistics at exit: their calls are not in the table.
+- Children that leave by `_exit` (R's `mclapply`, `os.fork`) are intercepted; what they did since the statistics were written is not in
+  the table.
 """
 
 

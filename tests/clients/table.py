@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 MPI = "openmpi-bin"
 SCALAPACK = "libscalapack-openmpi-dev"
+SCALAPACK_TESTS = "$LIBS/scalapack/openmpi-tests"
 
 
 @dataclass(frozen=True)
@@ -11,12 +12,12 @@ class Client:
     """A program and a run of it.
 
     packages: of Debian, the first is the program. pypi: in place of them or besides, the first likewise. command: as a user types it,
-    in a folder with the inputs; without "oz2run " it is the plain run; $LIBS is Debian's folder of libraries. files: inputs, from tests/clients/inputs. prepare: makes
-    more inputs. lines: what is compared, patterns of compare.selected. headline: a pattern whose group is shown as the result.
-    outputs: files that are read after stdout. tolerance: of numbers, relative to max(1, |x|).
-    symbol: what the program calls. processes: how many must have made calls.
-    intercepted: False where no call can be seen. threads: OMP_NUM_THREADS and OPENBLAS_NUM_THREADS; 0: as many as it takes by itself.
-    noise: patterns of lines on stderr that come and go without the library.
+    in a folder with the inputs; without "oz2run " it is the plain run; $LIBS is Debian's folder of libraries. files: inputs, from
+    tests/clients/inputs. prepare: makes more inputs. lines: what is compared, patterns of compare.selected. headline: a pattern whose
+    group is shown as the result. outputs: files that are read after stdout. tolerance: of numbers, relative to max(1, |x|).
+    symbol: what the program calls. processes: how many must have made calls. intercepted: False where no call can be seen.
+    threads: OMP_NUM_THREADS and OPENBLAS_NUM_THREADS; 0: as many as it takes by itself. noise: patterns of lines on stderr that come
+    and go without the library.
     """
 
     name: str
@@ -80,7 +81,8 @@ CLIENTS = (
     Client("numpy", "oz2run python numpy_linalg.py", RESIDUALS, NORM, NUMPY + ", scipy_dgemm_", pypi=("numpy", "scipy"),
            files=("numpy_linalg.py",), threads=0, quick=True, remark="a @ a.T is dsyrk; LAPACK inside the wheels is not seen"),
     Client("numpy-fork", "oz2run python numpy_fork.py", (r"^(norm|fork|spawn).*",), NORM, NUMPY, pypi=("numpy",),
-           files=("numpy_fork.py",), threads=0, remark="fork, spawn, fork beside a product in another thread"),
+           files=("numpy_fork.py",),
+           remark="fork, spawn, fork beside a product of another thread (OpenBLAS with several threads can hang there, plain too)"),
     Client("numpy-debian", "oz2run /usr/bin/python3 numpy_linalg.py", RESIDUALS, NORM, "cblas_dgemm, dgemm_",
            packages=("python3-numpy",), files=("numpy_linalg.py",), threads=0, quick=True,
            remark="OpenBLAS's LAPACK calls dgemm_ but for LU and Cholesky"),
@@ -104,6 +106,8 @@ CLIENTS = (
            files=("fork.R",), threads=0, quick=True, remark="children of mclapply leave by _exit"),
     Client("octave", "oz2run octave-cli --no-window-system linalg.m", RESIDUALS, NORM, "dgemm_", packages=("octave",),
            files=("linalg.m",), threads=0),
+    Client("octave-lapack", "LD_PRELOAD=$LIBS/lapack/liblapack.so.3 oz2run octave-cli --no-window-system linalg.m", RESIDUALS, NORM,
+           "dgemm_", packages=("octave", "liblapack3"), files=("linalg.m",), threads=0, remark="with the reference LAPACK: LU too"),
     Client("octave-sparse", "oz2run octave-cli --no-window-system suitesparse.m", RESIDUALS, NORM, "dgemm_", packages=("octave",),
            files=("suitesparse.m",), quick=True, remark="UMFPACK and CHOLMOD; fronts of 32 columns"),
     Client("scilab", "oz2run scilab-cli -nb -f linalg.sce", RESIDUALS, NORM, "dgemm_", packages=("scilab-cli",),
@@ -113,11 +117,12 @@ CLIENTS = (
     hpcc("hpcc-2", 4000, 512, 2, remark=RESIDUAL_UNITS),
     pdgemm(2, quick=True, remark="pdgemm against exact integers: no error at all; and pdgesv"),
     pdgemm(4, remark="the same on a grid of 2 x 2"),
-    Client("pblas-test", "mpirun -np 4 oz2run $LIBS/scalapack/openmpi-tests/PBLAS/dpb3tst", (r"^.*(?:PASSED|FAILED).*",), r"(PASSED)", "dgemm_",
-           packages=("scalapack-mpi-test", MPI), prepare="cp $LIBS/scalapack/openmpi-tests/PBLAS/PDBLAS3TST.dat .", tolerance=0, processes=4,
+    Client("pblas-test", "mpirun -np 4 oz2run %s/PBLAS/dpb3tst" % SCALAPACK_TESTS, (r"^.*(?:PASSED|FAILED).*",), r"(PASSED)", "dgemm_",
+           packages=("scalapack-mpi-test", MPI), prepare="cp %s/PBLAS/PDBLAS3TST.dat ." % SCALAPACK_TESTS, tolerance=0, processes=4,
            remark="the tester of ScaLAPACK's PBLAS"),
-    Client("scalapack-lu", "mpirun -np 4 oz2run $LIBS/scalapack/openmpi-tests/xdlu", (r"^.*tests.*",), r"(\d+) tests completed and passed", "dgemm_",
-           packages=("scalapack-mpi-test", MPI), prepare="cp $LIBS/scalapack/openmpi-tests/LU.dat .", tolerance=0, processes=4,
+    Client("scalapack-lu", "mpirun -np 4 oz2run %s/xdlu" % SCALAPACK_TESTS, (r"^.*tests.*",),
+           r"(\d+) tests completed and passed", "dgemm_",
+           packages=("scalapack-mpi-test", MPI), prepare="cp %s/LU.dat ." % SCALAPACK_TESTS, tolerance=0, processes=4,
            remark="the tester of ScaLAPACK's LU"),
     Client("mumps", "mpirun -np 1 oz2run ./mumps3d 32", (r"^mumps.*",), NORM, "dgemm_",
            packages=("libmumps-dev", MPI, "gfortran"), files=("mumps3d.f90",),

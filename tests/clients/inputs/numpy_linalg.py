@@ -26,9 +26,9 @@ a, b = rng.standard_normal((2, large, large))
 for name, left, right in [("a b", a, b), ("a' b", a.T, b), ("a b'", a, b.T)]:
     c = left @ right
     report("numpy " + name, c[7], line_of_product(left, right, 7), c)
-integers = np.floor(4 * a)
-c = integers @ integers[::-1]
-report("numpy integers", c[7], line_of_product(integers, integers[::-1], 7), c)
+a, b = np.floor(4 * a), np.floor(4 * b)
+c = a @ b
+report("numpy integers", c[7], line_of_product(a, b, 7), c)
 
 a, b = rng.standard_normal((2, n, n))
 eye = np.eye(n)
