@@ -48,8 +48,8 @@ def execute(command, env, folder):
     """(exit status, stdout, stderr, seconds) of a line of shell; its processes end with it. 124: it took too long."""
     start = time.monotonic()
     with open(folder / "stdout", "w+", errors="replace") as out, open(folder / "stderr", "w+", errors="replace") as err:
-        process = subprocess.Popen(["bash", "-c", command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                   start_new_session=True)
+        process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=env, start_new_session=True,
+                                   stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
             status = process.wait(timeout=LIMIT)
         except subprocess.TimeoutExpired:
