@@ -39,11 +39,12 @@ def difference(plain, other, tolerance):
         here = 0.0
         for x, y in zip(a[1::2], b[1::2]):
             x, y = (float(re.sub("[dD]", "e", number)) for number in (x, y))
-            here = max(here, abs(x - y) / max(1.0, abs(x)) if x != y else 0.0)
-        # Not "here > tolerance": overflowing numbers are infinite, and their difference is not a number.
-        if not here <= tolerance:
+            if x != y:
+                # Beside an overflowing number nothing is close.
+                here = max(here, abs(x - y) / max(1.0, abs(x)) if math.isfinite(x) else math.inf)
+        if here > tolerance:
             problems.append("%r in place of %r: a difference of %.1e, allowed are %.0e" % (found, expected, here, tolerance))
-        worst = max(worst, here if not math.isnan(here) else math.inf)
+        worst = max(worst, here)
     return worst, problems
 
 

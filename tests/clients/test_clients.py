@@ -55,6 +55,7 @@ def test_the_tolerance_is_relative_above_one_and_absolute_below():
     assert compare.difference(["x 1D+6"], ["x 1000001"], 1e-5) == (pytest.approx(1e-6), [])
     assert compare.difference(["x 1e-9"], ["x 2e-9"], 1e-8) == (pytest.approx(1e-9), [])
     assert compare.difference(["x 3"], ["x 3"], 0) == (0, [])
+    assert compare.difference(["x 1e999"], ["x 1e999"], 0) == (0, []) and len(compare.difference(["x 1e999"], ["x 3"], 1e-8)[1]) == 1
     worst, told = compare.difference(["x 3"], ["x 3.0000000001"], 0)
     assert worst > 0 and len(told) == 1
 
