@@ -20,6 +20,12 @@ def selected(text, patterns):
     return lines
 
 
+def headline(lines, pattern):
+    """What the last match of a pattern in the lines has as its group, or None."""
+    found = re.findall(pattern, "\n".join(lines), re.M)
+    return found[-1] if found else None
+
+
 def difference(plain, other, tolerance):
     """(largest difference of a number relative to max(1, |plain|), problems) of two lists of lines.
 
@@ -106,6 +112,8 @@ class Run:
 def judge(client, plain, run, everything):
     """(largest difference, problems) of a run with the library. everything: it was to emulate every call."""
     worst, problems = difference(plain.lines, run.lines, client.tolerance)
+    if headline(plain.lines, client.headline) is None:
+        problems.append("no %r in what is compared" % client.headline)
     if run.status != plain.status:
         problems.append("exit status %s in place of %s" % (run.status, plain.status))
     problems += ["on stderr: " + line for line in new_kinds(plain.err, run.err, client.noise)]

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from compare import headline
+
 HEAD = """# Real programs
 
 Programs that know nothing of oz2blas, each run as it is, with the library as it comes (`auto`: emulated is what is expected to gain) and
@@ -100,11 +102,6 @@ def machine(lib, versions, load, arguments):
         "".join(" with %s=%s" % item for item in sorted(mine.items())))
 
 
-def headline(client, run):
-    found = re.findall(client.headline, "\n".join(run.lines), re.M)
-    return found[-1] if found else "-"
-
-
 def reason(totals):
     """The most frequent Reason of calls that multiply something."""
     common = [name for name, _ in totals.reasons.most_common() if name != "quick return"]
@@ -124,10 +121,10 @@ def page(outcomes, lib, versions, load, arguments):
         plain, auto, all_emulated = (outcome.runs[mode] for mode in ("plain", "auto", "emulated"))
         totals = all_emulated.totals
         calls += row(
-            client.name, "%s %s" % (package, versions.get(package, "")), client.symbol, totals.calls, "%.2g" % (totals.flops / 1e9),
+            client.name, "%s %s" % (package, versions.get(package, "")), client.symbol, totals.calls, "%.3g" % (totals.flops / 1e9),
             percent(auto.totals), percent(totals), ", ".join(sorted((n for n, _ in totals.moduli.most_common(3)), key=int)), reason(totals))
         results += row(
-            client.name, len(plain.lines), headline(client, plain), headline(client, all_emulated),
+            client.name, len(plain.lines), *(headline(run.lines, client.headline) or "-" for run in (plain, all_emulated)),
             "%.1e" % max(outcome.differences.values()), "%.0e" % client.tolerance, "%.1f" % plain.seconds,
             "%.2f" % (auto.seconds / plain.seconds), "%.2f" % (all_emulated.seconds / plain.seconds), "FAIL" if outcome.problems else "ok")
     if failures:

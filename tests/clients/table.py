@@ -14,10 +14,10 @@ class Client:
     packages: of Debian, the first is the program. pypi: in place of them or besides, the first likewise. command: as a user types it,
     in a folder with the inputs; without "oz2run " it is the plain run; $LIBS is Debian's folder of libraries. files: inputs, from
     tests/clients/inputs. prepare: makes more inputs. lines: what is compared, patterns of compare.selected. headline: a pattern whose
-    group is shown as the result. outputs: files that are read after stdout. tolerance: of numbers, relative to max(1, |x|).
-    symbol: what the program calls. processes: how many must have made calls. intercepted: False where no call can be seen.
-    threads: OMP_NUM_THREADS and OPENBLAS_NUM_THREADS; 0: as many as it takes by itself. noise: patterns of lines on stderr that come
-    and go without the library.
+    group is shown as the result, in the lines that are compared. outputs: files that are read after stdout. tolerance: of numbers,
+    relative to max(1, |x|). symbol: what the program calls. processes: how many must have made calls. intercepted: False where no call
+    can be seen. threads: OMP_NUM_THREADS and OPENBLAS_NUM_THREADS; 0: as many as it takes by itself. noise: patterns of lines on stderr
+    that come and go without the library.
     """
 
     name: str
@@ -80,7 +80,7 @@ def psi4(name, threads, **more):
 CLIENTS = (
     Client("numpy", "oz2run python numpy_linalg.py", RESIDUALS, NORM, NUMPY + ", scipy_dgemm_", pypi=("numpy", "scipy"),
            files=("numpy_linalg.py",), threads=0, quick=True, remark="a @ a.T is dsyrk; LAPACK inside the wheels is not seen"),
-    Client("numpy-fork", "oz2run python numpy_fork.py", (r"^(norm|fork|spawn).*",), NORM, NUMPY, pypi=("numpy",),
+    Client("numpy-fork", "oz2run python numpy_fork.py", (r"^(?:norm|fork|spawn).*",), NORM, NUMPY, pypi=("numpy",),
            files=("numpy_fork.py",),
            remark="fork, spawn, fork beside a product of another thread (OpenBLAS with several threads can hang there, plain too)"),
     Client("numpy-debian", "oz2run /usr/bin/python3 numpy_linalg.py", RESIDUALS, NORM, "cblas_dgemm, dgemm_",
@@ -102,7 +102,7 @@ CLIENTS = (
            intercepted=False, threads=0, remark="multiplies by code of its own (Eigen)"),
     Client("r", "oz2run Rscript linalg.R", RESIDUALS, NORM, "dgemm_", packages=("r-base-core",), files=("linalg.R",), threads=0,
            remark="crossprod is dsyrk; %*% with NaN in it does not call the BLAS"),
-    Client("r-fork", "oz2run Rscript fork.R", (r"^(parent|child).*",), r"parent (\S+)", "dgemm_", packages=("r-base-core",),
+    Client("r-fork", "oz2run Rscript fork.R", (r"^(?:parent|child).*",), r"parent (\S+)", "dgemm_", packages=("r-base-core",),
            files=("fork.R",), threads=0, quick=True, remark="children of mclapply leave by _exit"),
     Client("octave", "oz2run octave-cli --no-window-system linalg.m", RESIDUALS, NORM, "dgemm_", packages=("octave",),
            files=("linalg.m",), threads=0),
@@ -131,7 +131,7 @@ CLIENTS = (
            (r"^.*(?:threshold|failed|Illegal|\*\*\*).*",), r"\( *(\d+) tests run", "dgemm_", packages=("liblapack-test", "liblapack3"),
            files=("lapack_sizes.sed",), prepare="sed -f lapack_sizes.sed $LIBS/lapack/dtest.in > large.in", tolerance=0,
            remark="sizes 100 and 132; tests/process/test_lapack.py runs all testers"),
-    Client("ilp64", "oz2run ./ilp64", (r"^\S.*",), r"dgemm_ (\S+)", "dgemm_, cblas_dgemm, 64-bit integers",
+    Client("ilp64", "oz2run ./ilp64", (r"^\S.*",), r"^dgemm_ ([\d.]+)$", "dgemm_, cblas_dgemm, 64-bit integers",
            packages=("libblas64-dev", "gcc"), files=("ilp64.c",), prepare="gcc -O2 -o ilp64 ilp64.c -lblas64 -lm", tolerance=0,
            remark="leading dimensions of 2^32"),
     espresso("qe-si8", 1, quick=True, remark="plane waves at Gamma; with k points it calls ZGEMM"),
@@ -142,7 +142,7 @@ CLIENTS = (
            packages=("cp2k", "cp2k-data", MPI), files=("water-cp2k.inp",)),
     psi4("psi4", 1),
     psi4("psi4-threads", 2, remark="the library is called by several OpenMP threads at once"),
-    Client("gpaw", "oz2run gpaw python gpaw_si.py", (r"^(silicon|water) .*",), r"silicon (\S+)", "dgemm_, cblas_dgemm",
+    Client("gpaw", "oz2run gpaw python gpaw_si.py", (r"^(?:silicon|water) .*",), r"silicon (\S+)", "dgemm_, cblas_dgemm",
            packages=("gpaw", "gpaw-data"), files=("gpaw_si.py",)),
     Client("openmolcas", "MOLCAS_MEM=1500 MOLCAS_WORKDIR=$PWD oz2run pymolcas h2o.molcas", (r"^.*Total.*energy.*", "Happy landing"),
            r"CASPT2.*(-\d+\.\d+)", "dgemm_, 64-bit integers", packages=("openmolcas",), files=("h2o.molcas",), tolerance=2e-10,

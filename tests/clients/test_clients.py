@@ -48,7 +48,13 @@ def test_a_line_that_differs_fails(lines, complaint):
 
 
 def test_what_says_nothing_fails():
-    assert problems(plain=compare.Run(0, []), lines=[]) == ["nothing to compare in what the program says"]
+    assert "nothing to compare in what the program says" in problems(plain=compare.Run(0, []), lines=[])
+
+
+def test_a_result_that_is_shown_and_not_compared_fails():
+    """As a pattern of lines does that has a group by mistake, and so drops the number."""
+    told = problems(replace(CLIENT, lines=(r"^(energy).*",)), plain=compare.Run(0, ["energy"]), lines=["energy"])
+    assert len(told) == 1 and "in what is compared" in told[0], told
 
 
 def test_the_tolerance_is_relative_above_one_and_absolute_below():
