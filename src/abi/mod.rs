@@ -166,13 +166,19 @@ pub(crate) unsafe fn gemm(
             return;
         }
         let _inside = Inside::enter(thread);
+        // What was tried in vain is a part of the time of the call.
+        let mut tried = 0;
         let declined = match at_once(call, options) {
             Some(reason) => reason.into(),
             None => {
                 let _unbroken = process::hold_cancellation();
+                let clock = Instant::now();
                 // SAFETY: by the contract of this function.
                 match unsafe { large::emulate(call, options, native) } {
-                    Err(declined) => declined,
+                    Err(declined) => {
+                        tried = nanoseconds_since(clock);
+                        declined
+                    }
                     Ok(done) => {
                         // SAFETY: by the contract of this function.
                         unsafe {
@@ -191,10 +197,10 @@ pub(crate) unsafe fn gemm(
             pass(Pass::Legal(call));
         }
         let nanoseconds = clock.map_or(0, nanoseconds_since);
-        let number = note_native(thread, declined.reason, work, nanoseconds);
+        let number = note_native(thread, declined.reason, work, tried + nanoseconds);
         large::learn_native(&declined, call, nanoseconds);
         if options.watched {
-            watch_native(Some(call), declined.reason, number, nanoseconds);
+            watch_native(Some(call), declined.reason, number, tried + nanoseconds);
         }
     });
 }
