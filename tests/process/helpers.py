@@ -53,8 +53,13 @@ LAPACK = SYSTEM / "lapack"
 class Result:
     """What a program did: exit status, both outputs, statistics by process."""
 
-    def __init__(self, command, rc, out, err, stats):
-        self.command, self.rc, self.out, self.err, self.stats = command, rc, out, err, stats
+    def __init__(self, command, rc, out, err, stats, pid):
+        self.command, self.rc, self.out, self.err, self.stats, self.pid = command, rc, out, err, stats, pid
+
+    def own(self):
+        """The statistics of the process that was started, without those of its children."""
+        (own,) = [one for one in self.stats if one["pid"] == self.pid]
+        return own
 
     def total(self, counter):
         return sum(one[counter] for one in self.stats)
@@ -129,7 +134,7 @@ def run(command, env, timeout=120, cwd=None, stdin=None, check=True):
             os.killpg(process.pid, signal.SIGKILL)
         stats = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json*"))
                  if path.suffix != ".unfinished"]
-    result = Result(command, process.returncode, out, err, stats)
+    result = Result(command, process.returncode, out, err, stats, process.pid)
     if check:
         assert result.rc == 0, str(result)
     return result
