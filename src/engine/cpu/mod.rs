@@ -10,6 +10,7 @@ pub mod brand;
 mod certify;
 mod check;
 mod driver;
+mod exact;
 #[cfg(test)]
 mod faults;
 pub mod fpenv;
