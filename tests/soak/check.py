@@ -40,6 +40,10 @@ class Held:
             self.columns = np.abs(self.b).max(0, initial=0)[None, :].astype(np.longdouble)
         self.inner = k
         self.left = np.zeros((m, n), bool)
+        # Of more than 32 lines no numbers are told: any entry may be one of theirs.
+        for name, count in (("native_rows", "rows_native"), ("native_columns", "columns_native")):
+            if last.get(name) is None and last.get(count, 0) > 0:
+                self.left[:] = True
         self.left[last.get("native_rows") or [], :] = True
         self.left[:, last.get("native_columns") or []] = True
         self.is_proved = last["route"] == "emulated" and last["bound"] is not None
