@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oz2blas::engine::cpu::CpuEngine;
 use oz2blas::engine::cpu::kernels::{
-    Chunk, Kernels, PANEL, Pass, Place, Reconstruction, Side, Stream, TILE, Tile, runnable,
+    Chunk, Kernels, PANEL, Pass, Place, Product, Reconstruction, Side, TILE, Tile, runnable,
 };
 use oz2blas::engine::{Outcome, Report, Settings};
 use oz2blas::options::Mode;
@@ -111,9 +111,11 @@ unsafe fn pass(pass: &Pass) {
                 let (p, q) = (tile % pass.down, tile / pass.down);
                 // The sums of the pass alone stand in a panel of its own length only where it takes the whole panel.
                 assert_eq!(pass.count, pass.length, "products of one pass");
-                let none = Stream { at: std::ptr::null(), lines: 0 };
                 let (rows, columns) = (pass.rows.add(p * pass.panel), pass.columns.add(q * pass.panel));
-                (kernels.product)(rows, columns, pass.length, none, &mut sums);
+                (kernels.product)(
+                    &Product::whole(rows, columns, pass.length),
+                    std::slice::from_mut(&mut sums),
+                );
                 let sum = sums.0[j * PANEL + i];
                 let bit = random.below(32);
                 let change = i64::from(sum ^ (1i32 << bit)) - i64::from(sum);

@@ -1,7 +1,7 @@
 //! Fault injection: every allocation that a call makes, first and later, and panics in the middle of the work.
 
 use super::CpuEngine;
-use super::kernels::{Kernels, Pass, Stream, Tile, portable};
+use super::kernels::{Kernels, Pass, Product, Tile, portable};
 use super::workspace::faults;
 use crate::engine::{Engine, Outcome, Settings};
 use crate::gemm::{Gemm, Sizes, Transpose};
@@ -102,10 +102,10 @@ static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Kernels that panic at the LEFT-th product, of the bound or of a modulus.
 static PANICKING: Kernels = Kernels { product, pass, ..portable::KERNELS };
 
-unsafe fn product(rows: *const u8, columns: *const u8, length: usize, next: Stream, tile: &mut Tile) {
+unsafe fn product(product: &Product, sums: &mut [Tile]) {
     assert!(LEFT.fetch_sub(1, Ordering::Relaxed) != 0, "expected in this test");
     // SAFETY: passed on from the caller, here and below.
-    unsafe { (portable::KERNELS.product)(rows, columns, length, next, tile) };
+    unsafe { (portable::KERNELS.product)(product, sums) };
 }
 
 unsafe fn pass(pass: &Pass) {

@@ -1,10 +1,13 @@
 //! The statistics of all lines of a call, and integer products of their magnitudes: what the plan is made from.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
+use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, columns_of_tiles, rectangles, tiles};
 use super::driver::Run;
-use super::kernels::{Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Side, Stream, TILE, Tile};
+use super::kernels::{
+    Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Product, Side, Stream, TILE, Tile,
+};
 use super::parts::{GROUP, Part};
 use super::team::{self, Panicked, Shared};
 use super::view::View;
@@ -30,6 +33,13 @@ struct Whole {
 
 // SAFETY: nobody uses what the arena has left but the one call at a time that packs more digits.
 unsafe impl Sync for Whole {}
+
+/// A part of the inner dimension.
+#[derive(Clone, Copy)]
+struct Inner {
+    from: usize,
+    count: usize,
+}
 
 /// A line that takes part in nothing.
 const NOTHING: Line = Line { exponent: 0, exact_at: 0, nonzeros: 0, sum: 0, squares: 0 };
@@ -284,24 +294,67 @@ impl<'a> Products<'a> {
         };
         let run = self.run;
         let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
-        let tasks = self.tasks(at, &whole.a, 1);
         let (a, b) = (whole.a, whole.b);
-        team::run(run.threads, tasks.count, &|task| {
-            let mut sums = Tile([0; TILE]);
-            let task_at = tasks.rectangle(task);
-            let rows_of_task = task_at.rows.div_ceil(PANEL);
-            for tile in tiles(task_at).filter(|tile| wanted(self.number_of(tile))) {
-                let (p, q) = (tile.i / PANEL, tile.j / PANEL);
-                // The next panel of columns comes while the rows of the task go by.
-                let lines = (a.panel / CACHE_LINE).div_ceil(rows_of_task * a.length / DEPTH);
-                let part = (tile.i - task_at.i) / PANEL * (a.panel / rows_of_task);
-                let next = Stream { at: b.panel(0, q + 1).wrapping_add(part), lines };
-                // SAFETY: the panels are packed.
-                unsafe { (run.kernels.product)(a.panel(0, p), b.panel(0, q), a.length, next, &mut sums) };
-                f(tile, Entries::Short(&sums.0));
+        let depth = (run.kernels.blocking)(a.length).depth.min(a.length);
+        let tasks = self.tasks(at, a.length, a.panel);
+        // Some tiles below each other for each thread, whose sums grow part by part of the inner dimension; one where memory is short.
+        let threads = run.threads.min(tasks.count);
+        let charge = run.charge(threads * tasks.panels_down() * size_of::<Tile>());
+        let down = if charge.is_ok() { tasks.panels_down() } else { 1 };
+        let mut sums = vector(threads * down, Tile([0; TILE]))?;
+        let (sums, next) = (Shared::new(&mut sums), AtomicUsize::new(0));
+        team::run(threads, threads, &|thread| {
+            // SAFETY: those of this thread.
+            let sums = unsafe { sums.chunk(thread * down, down) };
+            loop {
+                let task = next.fetch_add(1, Ordering::Relaxed);
+                if task >= tasks.count {
+                    break;
+                }
+                for column in columns_of_tiles(tasks.rectangle(task), down) {
+                    let wanted = || tiles(column).filter(|tile| wanted(self.number_of(tile)));
+                    let (Some(first), Some(last)) = (wanted().next(), wanted().last()) else { continue };
+                    // From the first tile that is wanted to the last: mostly all of them, or only one.
+                    let p = first.i / PANEL;
+                    let sums = &mut sums[..last.i / PANEL - p + 1];
+                    for from in (0..a.length).step_by(depth) {
+                        let part = Inner { from, count: depth.min(a.length - from) };
+                        // SAFETY: the panels are packed.
+                        unsafe { self.multiply_part((a, p), (b, column.j / PANEL), part, sums) };
+                    }
+                    wanted().for_each(|tile| f(tile, Entries::Short(&sums[tile.i / PANEL - p].0)));
+                }
             }
         })?;
         Ok(())
+    }
+
+    /// The sums of the tiles from panel p of the rows on over a part of the inner dimension, added to those of the parts before.
+    ///
+    /// # Safety
+    ///
+    /// The panels are packed.
+    unsafe fn multiply_part(
+        &self,
+        (a, p): (Packed, usize),
+        (b, q): (Packed, usize),
+        Inner { from, count }: Inner,
+        sums: &mut [Tile],
+    ) {
+        let kernels = self.run.kernels;
+        let at = |side, packed: Packed, panel, from| {
+            let offset = (kernels.element_at)(side, packed.length, 0, from) * kernels.element;
+            packed.panel(0, panel).wrapping_add(offset).cast_const()
+        };
+        let (rows, columns) = (at(Side::Rows, a, p, from), at(Side::Columns, b, q, from));
+        // What comes next of the columns.
+        let (q, then) = if from + count < b.length { (q, from + count) } else { (q + 1, 0) };
+        let lines = b.panel / b.length * count / CACHE_LINE;
+        let next =
+            Stream { at: at(Side::Columns, b, q, then), lines: lines.div_ceil(sums.len() * count / DEPTH) };
+        let product = Product { rows, columns, panel: a.panel, length: a.length, count, add: from > 0, next };
+        // SAFETY: by the contract of this function.
+        unsafe { (kernels.product)(&product, sums) };
     }
 
     /// Tiles of the call, and the number of one.
@@ -378,7 +431,7 @@ impl<'a> Products<'a> {
                     self.multiply(wants, (a, p), (b, q), turn, parts);
                 };
                 if kept.is_empty() {
-                    let tasks = self.tasks(at, &a, digits.len());
+                    let tasks = self.tasks(at, a.length, a.panel * digits.len());
                     team::run(run.threads, tasks.count, &|task| {
                         let mut parts = Parts::new();
                         let task_at = tasks.rectangle(task);
@@ -436,10 +489,10 @@ impl<'a> Products<'a> {
         })
     }
 
-    /// The tasks of a rectangle: the rows of a task are to stay in a cache over the whole inner dimension, which is not cut here.
-    fn tasks(&self, at: Rectangle, rows: &Packed, digits: usize) -> Tasks {
-        let fitting = (ROWS_BYTES / (rows.panel * digits)).clamp(2, 16);
-        let blocking = Blocking { down: fitting, ..(self.run.kernels.blocking)(rows.length) };
+    /// The tasks of a rectangle: the rows of a task, so many bytes for a panel, are to stay in a cache.
+    fn tasks(&self, at: Rectangle, length: usize, panel: usize) -> Tasks {
+        let fitting = (ROWS_BYTES / panel).clamp(2, 16);
+        let blocking = Blocking { down: fitting, ..(self.run.kernels.blocking)(length) };
         Tasks::new(at, blocking, self.run.threads)
     }
 
@@ -472,7 +525,8 @@ impl<'a> Products<'a> {
             let is_meet = wants.meet && number + 1 == list.len();
             let out = if is_meet { &mut out.meet } else { &mut out.products[number] };
             // SAFETY: by the contract of this function.
-            unsafe { (kernels.product)(a.panel(x, p), b.panel(y, q), a.length, next, out) };
+            let whole = Product::whole(a.panel(x, p), b.panel(y, q), a.length);
+            unsafe { (kernels.product)(&Product { next, ..whole }, std::slice::from_mut(out)) };
         }
         if wants.more_bits {
             // SAFETY: the CPU runs the kernels.

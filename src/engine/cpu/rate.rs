@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::kernels::{Kernels, PANEL, Stream, TILE, Tile};
+use super::kernels::{Kernels, PANEL, Product, TILE, Tile};
 
 /// Elements of the inner dimension: both panels stay in the first caches.
 const LENGTH: usize = 512;
@@ -28,9 +28,10 @@ pub unsafe fn tops(kernels: &Kernels) -> f64 {
         let (start, mut tiles) = (Instant::now(), 0u32);
         while start.elapsed() < TIME / PARTS {
             for _ in 0..8 {
-                let none = Stream { at: std::ptr::null(), lines: 0 };
                 // SAFETY: by the contract of this function; the panels have LENGTH elements.
-                unsafe { (kernels.product)(panel, panel, LENGTH, none, &mut sums) };
+                unsafe {
+                    (kernels.product)(&Product::whole(panel, panel, LENGTH), std::slice::from_mut(&mut sums))
+                };
             }
             tiles += 8;
         }

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use super::portable::{self, Packing};
 use super::{
     Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
-    Place, Reconstruction, Side, Stream, TILE, Tile, change as changes,
+    Place, Product, Reconstruction, Side, TILE, Tile, change as changes,
 };
 use crate::engine::cpu::packing;
 use crate::gemm::Lines;
@@ -226,11 +226,22 @@ unsafe fn tile16(rows: &Wide, columns: &Wide, pairs: usize, sums: &mut Tile) {
 }
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
-unsafe fn product16(rows: *const u8, columns: *const u8, length: usize, _: Stream, sums: &mut Tile) {
+unsafe fn product16(product: &Product, sums: &mut [Tile]) {
+    for (of, sums) in product.tiles(sums) {
+        // SAFETY: passed on from the caller.
+        unsafe { tile16_of(&of, sums) };
+    }
+}
+
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
+unsafe fn tile16_of(product: &Product, sums: &mut Tile) {
+    let &Product { rows, columns, count, add, .. } = product;
     let (mut a, mut b) = (Wide::ZERO, Wide::ZERO);
-    sums.0.fill(0);
-    for first in (0..length).step_by(SPAN) {
-        let count = SPAN.min(length - first);
+    if !add {
+        sums.0.fill(0);
+    }
+    for first in (0..count).step_by(SPAN) {
+        let count = SPAN.min(count - first);
         // SAFETY: by the contract of the table, here and below.
         unsafe {
             a.fill_rows(rows.add(first * PANEL), count / DEPTH);
@@ -243,7 +254,7 @@ unsafe fn product16(rows: *const u8, columns: *const u8, length: usize, _: Strea
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
 unsafe fn pass16(pass: &Pass) {
     // SAFETY: passed on from the caller.
-    unsafe { pass_by(product16, pass) };
+    unsafe { pass_by(tile16_of, pass) };
 }
 
 /// A pass by one of the products of this file.
@@ -252,13 +263,12 @@ unsafe fn pass16(pass: &Pass) {
 ///
 /// As for the table of kernels.
 #[inline(always)]
-unsafe fn pass_by(product: unsafe fn(*const u8, *const u8, usize, Stream, &mut Tile), pass: &Pass) {
+unsafe fn pass_by(product: unsafe fn(&Product, &mut Tile), pass: &Pass) {
     let mut sums = Tile([0; TILE]);
-    let none = Stream { at: std::ptr::null(), lines: 0 };
     portable::for_each_tile(pass, |rows, columns, out| {
         // SAFETY: by the contract of this function.
         unsafe {
-            product(rows, columns, pass.count, none, &mut sums);
+            product(&Product::whole(rows, columns, pass.count), &mut sums);
             portable::reduce(pass, &sums, out);
         }
     });
@@ -323,12 +333,23 @@ unsafe fn tile8(rows: &Unsigned, columns: *const u8, chunks: usize, sums: &mut T
 }
 
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avxvnni")]
-unsafe fn product8(rows: *const u8, columns: *const u8, length: usize, _: Stream, sums: &mut Tile) {
+unsafe fn product8(product: &Product, sums: &mut [Tile]) {
+    for (of, sums) in product.tiles(sums) {
+        // SAFETY: passed on from the caller.
+        unsafe { tile8_of(&of, sums) };
+    }
+}
+
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avxvnni")]
+unsafe fn tile8_of(product: &Product, sums: &mut Tile) {
+    let &Product { rows, columns, count, add, .. } = product;
     let mut a = Unsigned([0; PANEL * SPAN]);
     let offset = _mm256_set1_epi8(i8::MIN);
-    sums.0.fill(0);
-    for first in (0..length).step_by(SPAN) {
-        let bytes = SPAN.min(length - first) * PANEL;
+    if !add {
+        sums.0.fill(0);
+    }
+    for first in (0..count).step_by(SPAN) {
+        let bytes = SPAN.min(count - first) * PANEL;
         // SAFETY: by the contract of the table, here and below.
         unsafe {
             let rows = rows.add(first * PANEL);
@@ -344,5 +365,5 @@ unsafe fn product8(rows: *const u8, columns: *const u8, length: usize, _: Stream
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avxvnni")]
 unsafe fn pass8(pass: &Pass) {
     // SAFETY: passed on from the caller.
-    unsafe { pass_by(product8, pass) };
+    unsafe { pass_by(tile8_of, pass) };
 }

@@ -5,7 +5,7 @@
 
 use super::{
     Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
-    Place, Reconstruction, Side, Stream, TILE, Tile, change as changes,
+    Place, Product, Reconstruction, Side, TILE, Tile, change as changes,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::{magnitude, second_magnitude};
@@ -180,21 +180,24 @@ pub unsafe fn pack_residues<P: Packing>(
 /// Elements of a line that are used at a time: two panels of them stay in the first cache levels.
 const SPAN: usize = 512;
 
-unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Stream, tile: &mut Tile) {
-    // SAFETY: by the contract of the table.
-    unsafe { product_part(rows, columns, length, length, tile) };
+unsafe fn product(product: &Product, sums: &mut [Tile]) {
+    for (of, tile) in product.tiles(sums) {
+        // SAFETY: passed on from the caller.
+        unsafe { product_of_tile(&of, tile) };
+    }
 }
 
-/// The sums over the first `count` elements of lines of `length`.
-///
 /// # Safety
 ///
-/// The panels can be read; they start at any element, so what follows the last line's `count` elements is not looked at.
-unsafe fn product_part(rows: *const u8, columns: *const u8, length: usize, count: usize, tile: &mut Tile) {
-    tile.0.fill(0);
+/// As for [`Kernels::product`]. The panels may start at any element, so what follows the last line's `count` elements is not looked at.
+unsafe fn product_of_tile(product: &Product, tile: &mut Tile) {
+    let &Product { rows, columns, length, count, add, .. } = product;
+    if !add {
+        tile.0.fill(0);
+    }
     for first in (0..count).step_by(SPAN) {
         let span = SPAN.min(count - first);
-        // SAFETY: inside of the panels.
+        // SAFETY: inside of the panels, by the contract of the table.
         let line = |panel: *const u8, l: usize| unsafe {
             std::slice::from_raw_parts(panel.cast::<i16>().add(l * length + first), span)
         };
@@ -232,7 +235,8 @@ unsafe fn pass(pass: &Pass) {
     for_each_tile(pass, |rows, columns, out| {
         // SAFETY: by the contract of the table.
         unsafe {
-            product_part(rows, columns, pass.length, pass.count, &mut sums);
+            let of_pass = Product { count: pass.count, ..Product::whole(rows, columns, pass.length) };
+            product_of_tile(&of_pass, &mut sums);
             reduce(pass, &sums, out);
         }
     });

@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Stream, TILE, Tile};
+use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Product, TILE, Tile};
 use super::reduce::Reduction;
 use super::{CHUNK_BYTES, GROUP, HALF};
 
@@ -133,16 +133,19 @@ unsafe fn tile(
 ///
 /// As for the table of kernels, here and below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub unsafe fn product(rows: *const u8, columns: *const u8, length: usize, _: Stream, sums: &mut Tile) {
+pub unsafe fn product(product: &Product, sums: &mut [Tile]) {
+    let &Product { rows, columns, panel, count, add, .. } = product;
     let mut unsigned = Unsigned::new();
     let mut of_columns = [0; PANEL];
-    for first in (0..length).step_by(SPAN) {
-        let (offset, chunks) = (first * PANEL, SPAN.min(length - first) / DEPTH);
+    for first in (0..count).step_by(SPAN) {
+        let (offset, chunks) = (first * PANEL, SPAN.min(count - first) / DEPTH);
         // SAFETY: inside of both panels.
         unsafe {
-            unsigned.fill(rows.add(offset), chunks);
             corrections(columns.add(offset), chunks, &mut of_columns);
-            tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, first > 0);
+            for (p, sums) in sums.iter_mut().enumerate() {
+                unsigned.fill(rows.add(p * panel + offset), chunks);
+                tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, add || first > 0);
+            }
         }
     }
 }
