@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, Change, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place, Reconstruction,
-    Side, Stream, TILE, Tile, runnable,
+    Buffer, Change, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place, Product,
+    Reconstruction, Side, Stream, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
@@ -89,7 +89,7 @@ impl Panels {
     fn place(&mut self) -> Place {
         let start = self.start();
         let panel = self.bytes.as_mut_ptr().cast::<u8>().wrapping_add(start);
-        Place { panel, plane: self.plane, length: self.length, first: self.first }
+        Place { panel, plane: self.plane, length: self.length, first: self.first, stream: false }
     }
 
     fn get(&self, at: usize) -> i16 {
@@ -232,7 +232,7 @@ proptest! {
                 let chunk = buffer_of(kernels, side, &values);
                 let s = exponents(&chunk).map(|e| bits - e);
                 let mut panels = Panels::new(kernels, n);
-                let place = panels.place();
+                let place = Place { stream: n % 2 == 1, ..panels.place() };
                 unsafe { (kernels.residues)(side, &chunk.chunk(), &s, bits, n, place) };
                 for l in (0..PANEL).step_by(5) {
                     for h in 0..DEPTH {
@@ -331,17 +331,36 @@ fn dot(a: &[i16], b: &[i16]) -> i64 {
     a.iter().zip(b).map(|(&x, &y)| i64::from(x) * i64::from(y)).sum()
 }
 
+/// Whole lines, and in two parts, of which the second is added; several tiles below each other.
 #[test]
-fn products_of_a_tile() {
+fn products_of_tiles() {
     let mut random = Random(1);
     for kernels in runnable() {
-        for length in [64, 128, 512, 576, 1088, 4096] {
-            let a = Operand::new(kernels, Side::Rows, 1, length, || random.next() as i8);
+        for (length, cut, down) in
+            [(64, 64, 1), (128, 64, 2), (512, 512, 3), (576, 64, 1), (1088, 1024, 2), (4096, 512, 1)]
+        {
+            let a = Operand::new(kernels, Side::Rows, down, length, || random.next() as i8);
             let b = Operand::new(kernels, Side::Columns, 1, length, || random.next() as i8);
-            let mut tile = Tile([7; TILE]);
-            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, NOTHING, &mut tile) };
-            for (i, j) in (0..PANEL).flat_map(|i| (0..PANEL).map(move |j| (i, j))) {
-                let got = i64::from(tile.0[j * PANEL + i]);
+            let mut sums = vec![Tile([7; TILE]); down];
+            for (from, to) in [(0, cut), (cut, length)] {
+                let at = |side, operand: &Operand| {
+                    operand
+                        .pointer()
+                        .wrapping_add((kernels.element_at)(side, length, 0, from) * kernels.element)
+                };
+                let product = Product {
+                    panel: a.panel,
+                    count: to - from,
+                    add: from > 0,
+                    next: NOTHING,
+                    ..Product::whole(at(Side::Rows, &a), at(Side::Columns, &b), length)
+                };
+                if to > from {
+                    unsafe { (kernels.product)(&product, &mut sums) };
+                }
+            }
+            for (i, j) in (0..down * PANEL).flat_map(|i| (0..PANEL).map(move |j| (i, j))) {
+                let got = i64::from(sums[i / PANEL].0[j * PANEL + i % PANEL]);
                 assert_eq!(got, dot(a.line(i), b.line(j)), "{} length {length} ({i}, {j})", kernels.name);
             }
         }
@@ -356,7 +375,12 @@ fn products_at_the_limit_of_the_sums() {
             let a = Operand::new(kernels, Side::Rows, 1, length, || x);
             let b = Operand::new(kernels, Side::Columns, 1, length, || y);
             let mut tile = Tile([0; TILE]);
-            unsafe { (kernels.product)(a.pointer(), b.pointer(), length, NOTHING, &mut tile) };
+            unsafe {
+                (kernels.product)(
+                    &Product::whole(a.pointer(), b.pointer(), length),
+                    std::slice::from_mut(&mut tile),
+                )
+            };
             let want = length as i32 * i32::from(x) * i32::from(y);
             assert!(tile.0.iter().all(|&sum| sum == want), "{}", kernels.name);
         }

@@ -83,13 +83,23 @@ pub fn rectangles(
     })
 }
 
+/// The parts of such a size of a rectangle, down its first columns first.
+fn parts(at: Rectangle, size: (usize, usize)) -> impl Iterator<Item = Rectangle> + Clone {
+    rectangles(at.rows, at.columns, size).map(move |part| Rectangle {
+        i: at.i + part.i,
+        j: at.j + part.j,
+        ..part
+    })
+}
+
 /// The tiles of a rectangle in the order of their numbers: down the first column of tiles first.
 pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> + Clone {
-    rectangles(at.rows, at.columns, (PANEL, PANEL)).map(move |tile| Rectangle {
-        i: at.i + tile.i,
-        j: at.j + tile.j,
-        ..tile
-    })
+    parts(at, (PANEL, PANEL))
+}
+
+/// The columns of tiles of a rectangle, in parts of so many tiles.
+pub fn columns_of_tiles(at: Rectangle, down: usize) -> impl Iterator<Item = Rectangle> {
+    parts(at, (down * PANEL, PANEL))
 }
 
 /// Tiles of a rectangle.
@@ -149,6 +159,11 @@ impl Tasks {
         self.rows.min(self.at.rows).div_ceil(PANEL) * self.columns.min(self.at.columns).div_ceil(PANEL)
     }
 
+    /// Panels of rows of the largest task.
+    pub fn panels_down(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
     /// Where the task is in C.
     pub fn rectangle(&self, task: usize) -> Rectangle {
         let (i, j) = (task % self.down * self.rows, task / self.down * self.columns);
@@ -175,6 +190,8 @@ pub struct Packed {
     plane: usize,
     /// Elements of a packed line.
     pub length: usize,
+    /// See [`Place::stream`].
+    stream: bool,
 }
 
 // SAFETY: whoever uses the memory sees to it that nobody else writes what it reads.
@@ -198,7 +215,12 @@ impl Packed {
     /// `start` has room for the same `bytes`. `lines` is a multiple of PANEL, `length` of DEPTH.
     pub fn new(start: *mut u8, kernels: &Kernels, lines: usize, length: usize) -> Self {
         let panel = PANEL * length * kernels.element;
-        Self { start, panel, plane: Self::plane_bytes(kernels, lines, length), length }
+        Self { start, panel, plane: Self::plane_bytes(kernels, lines, length), length, stream: false }
+    }
+
+    /// See [`Place::stream`].
+    pub fn streamed(self, stream: bool) -> Self {
+        Self { stream, ..self }
     }
 
     /// The same memory for lines of another length, at most that of `new`.
@@ -209,7 +231,7 @@ impl Packed {
     /// Where elements `first`.. of panel p go, from plane l on.
     pub fn place(&self, l: usize, p: usize, first: usize) -> Place {
         let panel = self.panel(l, p);
-        Place { panel, plane: self.plane, length: self.length, first }
+        Place { panel, plane: self.plane, length: self.length, first, stream: self.stream }
     }
 
     /// Panel p of plane l.

@@ -24,6 +24,9 @@ use crate::route::Reason;
 /// Below this many 8-bit multiplications another thread costs more than it brings.
 const WORTH_A_TEAM: u64 = 4_000_000;
 
+/// Packed residues of more bytes than this are streamed to memory: some times what second caches hold.
+const STREAMED: usize = 16 << 20;
+
 impl From<Panicked> for Reason {
     fn from(_: Panicked) -> Self {
         Self::EngineFault
@@ -270,16 +273,18 @@ impl<'a> Run<'a> {
             elements.checked_mul(moduli * kernels.element)?.checked_add(task.checked_mul(sets)?)
         };
         overflow().ok_or(Reason::NoMemory)?;
-        let (a, b, residues) = (lines(blocks.rows), lines(blocks.columns), piece_bytes(task));
-        let arena = Arena::take(piece_bytes(a) + piece_bytes(b) + sets * residues, self.limit())?;
+        let (a_bytes, b_bytes, residues) = (lines(blocks.rows), lines(blocks.columns), piece_bytes(task));
+        let arena = Arena::take(piece_bytes(a_bytes) + piece_bytes(b_bytes) + sets * residues, self.limit())?;
         let mut pieces = arena.pieces();
-        let (a, b) = (pieces.next(a), pieces.next(b));
+        let (a, b) = (pieces.next(a_bytes), pieces.next(b_bytes));
         let (rows, columns) = (blocks.rows, blocks.columns);
         let mut written = empty(tasks.tiles())?;
         written.resize_with(tasks.tiles(), || AtomicBool::new(false));
+        let stream = a_bytes + b_bytes >= STREAMED;
+        let packed = |start, lines| Packed::new(start, kernels, lines, blocks.length).streamed(stream);
         Ok(Room {
-            a: Packed::new(a, kernels, rows, blocks.length),
-            b: Packed::new(b, kernels, columns, blocks.length),
+            a: packed(a, rows),
+            b: packed(b, columns),
             residues: Residues { start: pieces.next(sets * residues).cast(), set: residues },
             by_task,
             tasks,

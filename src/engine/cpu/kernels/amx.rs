@@ -8,11 +8,11 @@
 //! contiguous in C: tiles 0 to 3 hold 2 x 2 tiles of 16 x 16 sums, 4 and 5 the columns of op(B), 6 and 7 the rows of op(A).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _MM_HINT_T1, _mm_prefetch, _xgetbv};
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::avx512::{self, CHUNK_BYTES, Reduction};
-use super::{Blocking, DEPTH, Kernels, PANEL, Pass, Stream, TILE, Tile};
+use super::{Blocking, DEPTH, Kernels, PANEL, Pass, Product, Stream, TILE, Tile};
 
 pub static KERNELS: Kernels = Kernels {
     name: "amx",
@@ -142,16 +142,16 @@ unsafe fn store_sums(to: *mut i32) {
     }
 }
 
-/// DEPTH elements. The four loads come first, with the hint that keeps these streams from pushing each other out of the first
-/// cache: both were measured to matter (docs/measured/amx.md).
+/// DEPTH elements. The four loads come first. The rows, which pass by, have the hint that keeps them from pushing the columns, which
+/// are used again for the next rows, out of the first cache: both were measured to matter (docs/measured/amx.md).
 #[inline(always)]
 unsafe fn multiply(rows: *const u8, columns: *const u8) {
     // SAFETY: a whole chunk of each by the contract of `Kernels::product`.
     unsafe {
-        asm!("tileloaddt1 tmm4, [{b} + {row}]",
+        asm!("tileloadd tmm4, [{b} + {row}]",
             "tileloaddt1 tmm6, [{a} + {row}]",
             "tileloaddt1 tmm7, [{a} + {row} + 1024]",
-            "tileloaddt1 tmm5, [{b} + {row} + 1024]",
+            "tileloadd tmm5, [{b} + {row} + 1024]",
             "tdpbssd tmm0, tmm4, tmm6",
             "tdpbssd tmm1, tmm4, tmm7",
             "tdpbssd tmm2, tmm5, tmm6",
@@ -174,16 +174,34 @@ impl Stream {
     }
 }
 
-unsafe fn product(rows: *const u8, columns: *const u8, length: usize, mut next: Stream, tile: &mut Tile) {
+#[inline(always)]
+unsafe fn load_sums(from: *const i32) {
+    // SAFETY: a tile of PANEL x PANEL numbers, 128 bytes a row.
+    unsafe {
+        asm!("tileloadd tmm0, [{from} + {row}]", "tileloadd tmm1, [{from} + {row} + 64]",
+            "tileloadd tmm2, [{from} + {row} + 2048]", "tileloadd tmm3, [{from} + {row} + 2112]",
+            from = in(reg) from, row = in(reg) 4 * PANEL,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, options(nostack, readonly));
+    }
+}
+
+unsafe fn product(product: &Product, sums: &mut [Tile]) {
+    let mut next = product.next;
     // SAFETY: by the contract of the table.
     unsafe {
         configure();
-        zero_sums();
-        for step in 0..length / DEPTH {
-            multiply(rows.add(step * CHUNK_BYTES), columns.add(step * CHUNK_BYTES));
-            next.step();
+        for (of, sums) in product.tiles(sums) {
+            if of.add {
+                load_sums(sums.0.as_ptr());
+            } else {
+                zero_sums();
+            }
+            for step in 0..of.count / DEPTH {
+                multiply(of.rows.add(step * CHUNK_BYTES), of.columns.add(step * CHUNK_BYTES));
+                next.step();
+            }
+            store_sums(sums.0.as_mut_ptr());
         }
-        store_sums(tile.0.as_mut_ptr());
         release();
     }
 }
@@ -214,9 +232,11 @@ unsafe fn pass(pass: &Pass) {
                 let at = q * pass.down + p;
                 zero_sums();
                 let old = sums[current ^ 1].0.as_ptr();
+                let out = pass.residues.add(at * pass.tile);
                 let mut step = |step: usize| {
                     let offset = step * CHUNK_BYTES;
                     multiply(rows.add(offset), columns.add(offset));
+                    _mm_prefetch::<_MM_HINT_ET0>(out.wrapping_add(64 * step));
                     next_columns.step();
                     next_rows.step();
                 };

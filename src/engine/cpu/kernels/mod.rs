@@ -130,6 +130,8 @@ pub struct Place {
     pub length: usize,
     /// The first element of the chunk, a multiple of DEPTH.
     pub first: usize,
+    /// A hint: nothing of all that is packed will be in a near cache when it is read, so it need not go through one.
+    pub stream: bool,
 }
 
 /// Memory that will be read soon, as a hint: so many cache lines of it for each DEPTH elements of a product.
@@ -137,6 +139,37 @@ pub struct Place {
 pub struct Stream {
     pub at: *const u8,
     pub lines: usize,
+}
+
+/// The sums of tiles below each other over a part of the inner dimension.
+#[derive(Clone, Copy)]
+pub struct Product {
+    /// The first panel of rows and the panel of columns at the first element to use.
+    pub rows: *const u8,
+    pub columns: *const u8,
+    /// Bytes from one panel of rows to the next.
+    pub panel: usize,
+    /// Elements of a packed line, and how many of them to use, at most 2^16; multiples of DEPTH.
+    pub length: usize,
+    pub count: usize,
+    /// Add to the sums that are there.
+    pub add: bool,
+    pub next: Stream,
+}
+
+impl Product {
+    /// One tile over whole lines, and nothing is known of what comes next.
+    pub fn whole(rows: *const u8, columns: *const u8, length: usize) -> Self {
+        let next = Stream { at: std::ptr::null(), lines: 0 };
+        Self { rows, columns, panel: 0, length, count: length, add: false, next }
+    }
+
+    /// The product of each tile by itself.
+    pub fn tiles<'a>(&self, sums: &'a mut [Tile]) -> impl Iterator<Item = (Self, &'a mut Tile)> + use<'a> {
+        let first = *self;
+        let of = move |p| Self { rows: first.rows.wrapping_add(p * first.panel), ..first };
+        sums.iter_mut().enumerate().map(move |(p, sums)| (of(p), sums))
+    }
 }
 
 /// The product of one modulus for a block of tiles, each `down` by `across`, reduced to residues.
@@ -278,9 +311,9 @@ pub struct Kernels {
     /// Residues of RN_int(x 2^(s of the line)), all below 2^bits, modulo the first `moduli` moduli.
     pub residues:
         unsafe fn(side: Side, chunk: &Chunk, s: &[i32; PANEL], bits: i32, moduli: usize, place: Place),
-    /// The sums of a tile over the inner dimension: entry (i, j) is `tile[j * PANEL + i]`. |elements| <= 128 and
-    /// length <= 2^16, so that a sum fits 32 bits.
-    pub product: unsafe fn(rows: *const u8, columns: *const u8, length: usize, next: Stream, tile: &mut Tile),
+    /// The sums of tiles: entry (i, j) of one is `tile[j * PANEL + i]`. |elements| <= 128, and all parts that are added together have
+    /// at most 2^16 elements, so that a sum fits 32 bits.
+    pub product: unsafe fn(product: &Product, sums: &mut [Tile]),
     /// Step *product* and the reduction of its sums to residues.
     pub pass: unsafe fn(pass: &Pass),
     /// Nothing can fail between the first and the last write of a tile. With a check all of a tile is looked at before the first.

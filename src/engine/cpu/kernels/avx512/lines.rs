@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::super::{
-    Buffer, Change, Chunk, DEPTH, InnerOfPanel, Order, PANEL, Place, Side, TILE, Tile, change as changes,
+    Buffer, CACHE_LINE, Change, Chunk, DEPTH, InnerOfPanel, Order, PANEL, Place, Side, TILE, Tile,
+    change as changes,
 };
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
@@ -36,6 +37,9 @@ struct Running {
     largest: __m512i,
     /// The exponent of the lowest bit, with the bias of a double.
     lowest_bit: __m512i,
+    /// 2^52 times the lowest bit as a double: all numbers from it on, and all multiples of the lowest bit below it, have no bit that
+    /// is lower. Infinity where that is no double.
+    unit: __m512i,
     zeros: __m512i,
 }
 
@@ -45,28 +49,39 @@ impl Running {
     #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
     fn new(lowest_bit: __m512i) -> Self {
         let zero = _mm512_setzero_si512();
-        Self { largest: zero, lowest_bit, zeros: zero }
+        Self { largest: zero, lowest_bit, unit: Self::unit(lowest_bit), zeros: zero }
     }
 
-    /// |x| = m 2^q as in `float::parts`, with q the exponent of the double: the lowest bit of x is not below q. So only elements with
-    /// a q below the lowest bit so far need a look at their fraction, and soon these are few.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn unit(lowest_bit: __m512i) -> __m512i {
+        _mm512_slli_epi64::<52>(_mm512_min_epi64(lowest_bit, _mm512_set1_epi64(2047)))
+    }
+
+    /// A number below `unit` is a multiple of the lowest bit so far if it comes back from a sum with `unit`. Others, which soon are
+    /// few, are looked at.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
     fn add(&mut self, x: __m512d) {
         let bits = _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(i64::MAX));
         self.largest = _mm512_max_epu64(self.largest, bits);
-        let biased = _mm512_srli_epi64::<52>(bits);
-        if _mm512_cmplt_epi64_mask(biased, self.lowest_bit) != 0 {
-            self.look(bits, biased);
+        let zero = _mm512_testn_epi64_mask(bits, bits);
+        self.zeros = _mm512_mask_add_epi64(self.zeros, zero, self.zeros, _mm512_set1_epi64(1));
+        let (value, unit) = (_mm512_castsi512_pd(bits), _mm512_castsi512_pd(self.unit));
+        let rounded = _mm512_sub_pd(_mm512_add_pd(value, unit), unit);
+        let below = _mm512_cmplt_epi64_mask(bits, self.unit);
+        if _mm512_mask_cmp_pd_mask::<_CMP_NEQ_UQ>(below, rounded, value) != 0 {
+            self.look(bits);
         }
     }
 
-    /// The lowest set bit of m is at the number of bits that (m - 1) & ~m has.
-    #[inline]
+    /// |x| = m 2^q as in `float::parts`, with q the exponent of the double. The lowest set bit of m is at the number of bits that
+    /// (m - 1) & ~m has.
+    #[cold]
     #[target_feature(enable = "avx512f,avx512dq,avx512cd")]
-    fn look(&mut self, bits: __m512i, biased: __m512i) {
+    fn look(&mut self, bits: __m512i) {
         let nonzero = _mm512_test_epi64_mask(bits, bits);
-        self.zeros = _mm512_mask_add_epi64(self.zeros, !nonzero, self.zeros, _mm512_set1_epi64(1));
+        let biased = _mm512_srli_epi64::<52>(bits);
         let normal = _mm512_test_epi64_mask(biased, biased);
         let fraction = _mm512_and_si512(bits, _mm512_set1_epi64((1 << 52) - 1));
         let m = _mm512_mask_or_epi64(fraction, normal, fraction, _mm512_set1_epi64(1 << 52));
@@ -75,6 +90,7 @@ impl Running {
         let above = _mm512_lzcnt_epi64(below);
         let lowest = _mm512_add_epi64(_mm512_sub_epi64(_mm512_set1_epi64(64), above), q);
         self.lowest_bit = _mm512_mask_min_epi64(self.lowest_bit, nonzero, self.lowest_bit, lowest);
+        self.unit = Self::unit(self.lowest_bit);
     }
 }
 
@@ -94,14 +110,15 @@ fn merge(out: &mut Scan, largest: u64, lowest_bit: i64, zeros: i64) {
     *out = out.merge(Scan::from_parts(largest, (lowest_bit - BIAS) as i32, nonzeros));
 }
 
-/// Eight elements of a chunk that follow each other in memory, and those that come next in this place to the first cache.
+/// Eight elements of a chunk that follow each other in memory, and those that come next in this place to the second cache: the line
+/// that has their last byte, because matrices seldom start with a line of the cache. The one before has the elements before.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load(chunk: &Chunk, l: usize, h: usize) -> __m512d {
     let at = chunk.at(l, h);
     // SAFETY: inside of the chunk; a prefetch never faults.
     unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(at.wrapping_byte_add(chunk.ahead).cast());
+        _mm_prefetch::<_MM_HINT_T1>(at.wrapping_byte_add(chunk.ahead + CACHE_LINE - 1).cast());
         _mm512_loadu_pd(at)
     }
 }
@@ -133,7 +150,7 @@ pub unsafe fn scan(chunk: &Chunk, out: &mut [Scan; PANEL]) {
     for (running, scans) in running.iter_mut().zip(out.chunks_exact(8)) {
         let known: [i64; 8] = std::array::from_fn(|i| known(&scans[i]));
         // SAFETY: eight numbers of 64 bits.
-        running.lowest_bit = unsafe { _mm512_loadu_si512(known.as_ptr().cast()) };
+        *running = Running::new(unsafe { _mm512_loadu_si512(known.as_ptr().cast()) });
     }
     for h in 0..DEPTH {
         for (part, running) in running.iter_mut().enumerate() {
@@ -250,14 +267,14 @@ impl<const N: usize> Parts<N> {
     }
 }
 
-/// Four times 16 scaled integers to 64 bytes of residues for every modulus, at `out` and multiples of `plane` further on.
+/// Four times 16 scaled integers to 64 bytes of residues for every modulus, at `out` in the panel of `place` and its other planes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn pack<const N: usize, const ROWS: bool>(
     x: [Sixteen; 4],
     moduli: usize,
     mut out: *mut u8,
-    plane: usize,
+    place: &Place,
 ) {
     let parts = [Parts::<N>::new(x[0]), Parts::new(x[1]), Parts::new(x[2]), Parts::new(x[3])];
     // The four elements of a line come together; for rows the lines stay in order, groups of elements are apart already.
@@ -268,8 +285,12 @@ unsafe fn pack<const N: usize, const ROWS: bool>(
         let packed = if ROWS { _mm512_shuffle_epi8(packed, exchange) } else { packed };
         // SAFETY: the packed chunk of this plane.
         unsafe {
-            _mm512_storeu_si512(out.cast(), packed);
-            out = out.wrapping_add(plane);
+            if place.stream {
+                _mm512_stream_si512(out.cast(), packed);
+            } else {
+                _mm512_store_si512(out.cast(), packed);
+            }
+            out = out.wrapping_add(place.plane);
         }
     };
     // Modulo 256 the lowest byte says it all.
@@ -298,15 +319,18 @@ unsafe fn residues_of<const N: usize>(
                     let x =
                         [0, 1, 2, 3].map(|q| Sixteen::load(chunk, half * HALF, GROUP * g + q).scaled(shift));
                     let to = out.add(half * HALF * DEPTH + place_of_group(g) * HALF * GROUP);
-                    pack::<N, true>(x, moduli, to, place.plane);
+                    pack::<N, true>(x, moduli, to, &place);
                 }
             }
         } else {
             for l in 0..PANEL {
                 let shift = Sixteen::all(shifts.0[l]);
                 let x = [0, 1, 2, 3].map(|q| Sixteen::load(chunk, l, 16 * q).scaled(shift));
-                pack::<N, false>(x, moduli, out.add(l * DEPTH), place.plane);
+                pack::<N, false>(x, moduli, out.add(l * DEPTH), &place);
             }
+        }
+        if place.stream {
+            _mm_sfence(); // for the threads that read the panels
         }
     }
 }

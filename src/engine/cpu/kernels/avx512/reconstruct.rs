@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::portable::reconstruct_tile;
-use super::super::{PANEL, Peak, Reconstruction, TILE};
+use super::super::{CACHE_LINE, PANEL, Peak, Reconstruction, TILE};
 use super::constants::{Crt, MOST_LIMBS, crt};
 use super::reduce::residue_at;
 use crate::gemm::Rectangle;
@@ -11,6 +11,8 @@ use crate::ozaki::moduli::MAX_MODULI;
 
 /// Pairs of columns of a tile: the residues of two columns share 64 bytes.
 const PAIRS: usize = PANEL / 2;
+/// Pairs from the one in use to the one to prefetch.
+const AHEAD: usize = 3;
 /// Moduli whose residues share a register.
 const QUAD: usize = 4;
 const QUADS: usize = MAX_MODULI.div_ceil(QUAD);
@@ -97,7 +99,7 @@ impl Tile<'_> {
         for pair in 0..self.at.columns.div_ceil(2) {
             // SAFETY: passed on from the caller.
             let residues = unsafe { self.unpack(pair) };
-            self.prefetch(pair + 2);
+            self.prefetch(pair + AHEAD);
             for (quarter, residues) in residues.iter().enumerate() {
                 let (i, j) = (16 * (quarter % 2), 2 * pair + quarter / 2);
                 if i < self.at.rows && j < self.at.columns {
@@ -150,6 +152,8 @@ impl Tile<'_> {
         let (i, j) = (block.at.i + at.i, block.at.j + at.j + 2 * pair);
         for column in 0..2 {
             let to = block.c.pointer().wrapping_add(i + (j + column) * block.c.ld);
+            // The lines with the last bytes: the column need not start with a line.
+            let to = to.wrapping_byte_add(CACHE_LINE - 1);
             for line in 0..PANEL / 8 {
                 _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(8 * line).cast());
             }
