@@ -25,7 +25,7 @@ use crate::route::Reason;
 const WORTH_A_TEAM: u64 = 4_000_000;
 
 /// Packed residues of more bytes than this are streamed to memory: some times what second caches hold.
-const STREAMED: usize = 16 << 20;
+const STREAMED: usize = 96 << 20;
 
 impl From<Panicked> for Reason {
     fn from(_: Panicked) -> Self {
