@@ -8,7 +8,7 @@
 //! contiguous in C: tiles 0 to 3 hold 2 x 2 tiles of 16 x 16 sums, 4 and 5 the columns of op(B), 6 and 7 the rows of op(A).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch, _xgetbv};
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::avx512::{self, CHUNK_BYTES, Reduction};
@@ -159,18 +159,6 @@ unsafe fn multiply(rows: *const u8, columns: *const u8) {
             a = in(reg) rows, b = in(reg) columns, row = in(reg) 64usize,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
             out("tmm7") _, options(nostack, readonly));
-    }
-}
-
-impl Stream {
-    /// Brings the next lines to the second cache.
-    #[inline(always)]
-    fn step(&mut self) {
-        for _ in 0..self.lines {
-            // SAFETY: a prefetch never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.cast()) };
-            self.at = self.at.wrapping_add(64);
-        }
     }
 }
 

@@ -5,7 +5,9 @@
 //! op(B) the bytes lie as [half of the panel][16 lines][64 elements]; for the rows of op(A) as [half][16 groups][16 lines][4
 //! elements], which is how tile products want their second operand.
 
-use super::{Blocking, DEPTH, Kernels, PANEL, Reconstruction, Side, portable};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+use super::{Blocking, DEPTH, Kernels, PANEL, Reconstruction, Side, Stream, portable};
 
 pub mod constants;
 mod lines;
@@ -46,9 +48,9 @@ pub static WITHOUT_IFMA: Kernels = Kernels {
     largest,
 };
 
-/// The residues of a block of rows and the panel of columns in work stay in the second cache.
+/// The columns of a pass stay in the second cache, where the next pass comes meanwhile; the rows pass by.
 fn blocking(_length: usize) -> Blocking {
-    Blocking { down: 8, across: product::ACROSS, depth: product::PARTS * product::SPAN }
+    Blocking { down: 16, across: product::ACROSS, depth: product::SPAN }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -84,6 +86,18 @@ fn available_without_ifma() -> bool {
 /// The place of group g, and the group at place g: the exchange is its own inverse.
 pub const fn place_of_group(g: usize) -> usize {
     4 * (g % 4) + g / 4
+}
+
+impl Stream {
+    /// Brings the next lines to the second cache.
+    #[inline(always)]
+    pub fn step(&mut self) {
+        for _ in 0..self.lines {
+            // SAFETY: a prefetch never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.cast()) };
+            self.at = self.at.wrapping_add(64);
+        }
+    }
 }
 
 /// Where element `h` of line `l` is in a panel.

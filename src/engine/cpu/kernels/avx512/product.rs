@@ -4,15 +4,18 @@
 //! the second sum belongs to the column alone. Sums wrap modulo 2^32 on the way and are right in the end.
 
 use std::arch::x86_64::*;
+use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Product, TILE, Tile};
+use super::super::{CACHE_LINE, DEPTH, PANEL, Pass, Product, Stream, TILE, Tile};
 use super::reduce::Reduction;
 use super::{CHUNK_BYTES, GROUP, HALF};
 
 /// Elements of the inner dimension that are made unsigned at a time: a panel of them stays in the first cache.
-pub const SPAN: usize = 512;
+pub const SPAN: usize = 1024;
 const GROUPS: usize = DEPTH / GROUP;
+/// Groups that are written out, a number that divides theirs: all sixteen would be more code than the processor keeps decoded.
+const UNROLLED: usize = 4;
 
 /// A panel of rows, made unsigned. Nothing is read that was not filled: to clear it takes as long as a part of a product.
 #[repr(C, align(64))]
@@ -57,8 +60,9 @@ unsafe fn corrections(columns: *const u8, chunks: usize, out: &mut [i32; PANEL])
     }
 }
 
-/// A function for the sums of 32 rows and some columns from j on, which start with the corrections, or with what is in the tile.
-/// Written out column by column: in a loop over columns the compiler keeps the sums in memory.
+/// A function for the sums of 32 rows and some columns from j on, which start with the corrections, or with what is in the tile too.
+/// `next` makes a step for each chunk. Written out column by column: in a loop over columns the compiler keeps the sums in memory;
+/// and it would write out all groups if it knew their number.
 macro_rules! columns {
     ($name:ident, $($w:literal)*) => {
         #[inline]
@@ -71,6 +75,7 @@ macro_rules! columns {
             corrections: &[i32; PANEL],
             sums: *mut i32,
             add: bool,
+            next: &mut Stream,
         ) {
             const W: usize = [$($w),*].len();
             let mut acc = [[_mm512_setzero_si512(); 2]; W];
@@ -86,16 +91,20 @@ macro_rules! columns {
                 }
                 let (mut a, mut b) = (rows.0.as_ptr(), columns.add(j * DEPTH));
                 for _ in 0..chunks {
-                    for group in 0..GROUPS {
-                        let upper = _mm512_load_si512(a.add(64 * group).cast());
-                        let lower = _mm512_load_si512(a.add(64 * (GROUPS + group)).cast());
-                        $(
-                            let x = _mm512_set1_epi32(b.add($w * DEPTH + GROUP * group).cast::<i32>().read());
-                            acc[$w][0] = _mm512_dpbusd_epi32(acc[$w][0], upper, x);
-                            acc[$w][1] = _mm512_dpbusd_epi32(acc[$w][1], lower, x);
-                        )*
+                    next.step();
+                    for _ in 0..black_box(GROUPS / UNROLLED) {
+                        for group in 0..UNROLLED {
+                            let upper = _mm512_load_si512(a.add(64 * group).cast());
+                            let lower = _mm512_load_si512(a.add(64 * (GROUPS + group)).cast());
+                            $(
+                                let x = _mm512_set1_epi32(b.add($w * DEPTH + GROUP * group).cast::<i32>().read());
+                                acc[$w][0] = _mm512_dpbusd_epi32(acc[$w][0], upper, x);
+                                acc[$w][1] = _mm512_dpbusd_epi32(acc[$w][1], lower, x);
+                            )*
+                        }
+                        (a, b) = (a.add(64 * UNROLLED), b.add(GROUP * UNROLLED));
                     }
-                    (a, b) = (a.add(CHUNK_BYTES), b.add(CHUNK_BYTES));
+                    (a, b) = (a.add(CHUNK_BYTES - 64 * GROUPS), b.add(CHUNK_BYTES - DEPTH));
                 }
                 $(
                     _mm512_store_si512(place($w, 0), acc[$w][0]);
@@ -106,10 +115,14 @@ macro_rules! columns {
     };
 }
 
-columns!(twelve_columns, 0 1 2 3 4 5 6 7 8 9 10 11);
-columns!(eight_columns, 0 1 2 3 4 5 6 7);
+columns!(eleven_columns, 0 1 2 3 4 5 6 7 8 9 10);
+columns!(ten_columns, 0 1 2 3 4 5 6 7 8 9);
 
-/// A tile of sums over some chunks, in as many columns at a time as there are registers for.
+/// Calls for the columns of a tile.
+const CALLS: usize = 3;
+
+/// A tile of sums over some chunks, in about as many columns at a time as there are registers for, and in nearly equal shares: few
+/// columns make little of what is loaded of the rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn tile(
@@ -119,13 +132,14 @@ unsafe fn tile(
     corrections: &[i32; PANEL],
     sums: &mut Tile,
     add: bool,
+    next: &mut Stream,
 ) {
     let sums = sums.0.as_mut_ptr();
     // SAFETY: passed on from the caller.
     unsafe {
-        twelve_columns(rows, panel, chunks, 0, corrections, sums, add);
-        twelve_columns(rows, panel, chunks, 12, corrections, sums, add);
-        eight_columns(rows, panel, chunks, 24, corrections, sums, add);
+        eleven_columns(rows, panel, chunks, 0, corrections, sums, add, next);
+        eleven_columns(rows, panel, chunks, 11, corrections, sums, add, next);
+        ten_columns(rows, panel, chunks, 22, corrections, sums, add, next);
     }
 }
 
@@ -137,6 +151,7 @@ pub unsafe fn product(product: &Product, sums: &mut [Tile]) {
     let &Product { rows, columns, panel, count, add, .. } = product;
     let mut unsigned = Unsigned::new();
     let mut of_columns = [0; PANEL];
+    let mut next = product.next;
     for first in (0..count).step_by(SPAN) {
         let (offset, chunks) = (first * PANEL, SPAN.min(count - first) / DEPTH);
         // SAFETY: inside of both panels.
@@ -144,26 +159,20 @@ pub unsafe fn product(product: &Product, sums: &mut [Tile]) {
             corrections(columns.add(offset), chunks, &mut of_columns);
             for (p, sums) in sums.iter_mut().enumerate() {
                 unsigned.fill(rows.add(p * panel + offset), chunks);
-                tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, add || first > 0);
+                tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, add || first > 0, &mut next);
             }
         }
     }
 }
 
-/// Brings share number `share` of `of` of a panel of so many lines nearer.
-#[inline]
-fn ahead(panel: *const u8, lines: usize, share: usize, of: usize) {
-    for line in lines * share / of..lines * (share + 1) / of {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(panel.wrapping_add(line * CACHE_LINE).cast()) };
-    }
+/// The lines of share number `share` of `of` of a panel of so many lines, in so many steps.
+fn share(panel: *const u8, lines: usize, (share, of): (usize, usize), steps: usize) -> Stream {
+    let own = lines.div_ceil(of);
+    Stream { at: panel.wrapping_add(own * share * CACHE_LINE), lines: own.div_ceil(steps) }
 }
 
-/// Panels of columns in a pass, at most: their corrections are kept.
-pub const ACROSS: usize = 32;
-
-/// Parts of SPAN elements in a pass, at most.
-pub const PARTS: usize = 2;
+/// Panels of columns in a pass, at most: their corrections are kept. They stay in the second cache, beside those of the next pass.
+pub const ACROSS: usize = 16;
 
 /// Row pairs of a tile: the reduction of two columns at a time.
 const PAIRS: usize = PANEL / 2;
@@ -172,43 +181,28 @@ const PAIRS: usize = PANEL / 2;
 pub unsafe fn pass(pass: &Pass) {
     assert!(pass.across <= ACROSS, "more panels than `blocking` asked for");
     let reduction = Reduction::new(pass.modulus, pass.factor);
-    let mut unsigned = [const { Unsigned::new() }; PARTS];
+    let mut unsigned = Unsigned::new();
     let mut sums = Tile([0; TILE]);
-    let mut of_columns = [[[0; PANEL]; PARTS]; ACROSS];
+    let mut of_columns = [[0; PANEL]; ACROSS];
     // Longer passes than `blocking` asks for, one after the other: their sums meet in the residues.
-    for first in (0..pass.count).step_by(PARTS * SPAN) {
-        let count = (PARTS * SPAN).min(pass.count - first);
-        let parts = count.div_ceil(SPAN);
-        let chunks = |part: usize| SPAN.min(count - part * SPAN) / DEPTH;
-        let offset = |part: usize| (first + part * SPAN) * PANEL;
+    for first in (0..pass.count).step_by(SPAN) {
+        let (offset, chunks) = (first * PANEL, SPAN.min(pass.count - first) / DEPTH);
+        let lines = chunks * CHUNK_BYTES / CACHE_LINE;
         // SAFETY: by the contract of the table.
         unsafe {
-            let columns = |q: usize, part: usize| pass.columns.add(q * pass.panel + offset(part));
-            for (q, of_parts) in of_columns[..pass.across].iter_mut().enumerate() {
-                for (part, out) in of_parts[..parts].iter_mut().enumerate() {
-                    corrections(columns(q, part), chunks(part), out);
-                }
+            let columns = |q: usize| pass.columns.add(q * pass.panel + offset);
+            for (q, out) in of_columns[..pass.across].iter_mut().enumerate() {
+                corrections(columns(q), chunks, out);
             }
             for p in 0..pass.down {
-                for (part, unsigned) in unsigned[..parts].iter_mut().enumerate() {
-                    unsigned.fill(pass.rows.add(p * pass.panel + offset(part)), chunks(part));
-                }
+                unsigned.fill(pass.rows.add(p * pass.panel + offset), chunks);
                 for q in 0..pass.across {
                     // The next pass comes to the second cache meanwhile, each panel in as many shares as it is used.
-                    let (lines, next) = (count * PANEL / CACHE_LINE, offset(0));
-                    ahead(pass.next_columns.wrapping_add(q * pass.panel + next), lines, p, pass.down);
-                    ahead(pass.next_rows.wrapping_add(p * pass.panel + next), lines, q, pass.across);
-                    for part in 0..parts {
-                        let of_columns = &of_columns[q][part];
-                        tile(
-                            &unsigned[part],
-                            columns(q, part),
-                            chunks(part),
-                            of_columns,
-                            &mut sums,
-                            part > 0,
-                        );
-                    }
+                    let next_rows = pass.next_rows.wrapping_add(p * pass.panel + offset);
+                    share(next_rows, lines, (q, pass.across), 1).step();
+                    let next_columns = pass.next_columns.wrapping_add(q * pass.panel + offset);
+                    let mut next = share(next_columns, lines, (p, pass.down), CALLS * chunks);
+                    tile(&unsigned, columns(q), chunks, &of_columns[q], &mut sums, false, &mut next);
                     let residues = pass.residues.add((q * pass.down + p) * pass.tile);
                     for pair in 0..PAIRS {
                         let sums = sums.0.as_ptr().add(2 * PANEL * pair);
