@@ -4,11 +4,13 @@
  *
  * A step is four tile loads and four tile products (2 x 2 tiles, 64 elements of
  * the inner dimension), as in src/engine/cpu/kernels/amx.rs; the second operand
- * comes from L1, the first from L2. Best of 20 rounds; docs/measured/amx.md has
+ * comes from L1, the first from L2. Then whole passes, with the hint of
+ * tileloaddt1 here or there. Best of some rounds; docs/measured/amx.md has the
  * figures. Needs Linux on a processor with AMX. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,11 +29,12 @@ static double now(void)
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-#define STEP                              \
-    "tileloaddt1 (%0,%2), %%tmm4\n"       \
-    "tileloaddt1 (%1,%2), %%tmm6\n"       \
-    "tileloaddt1 1024(%1,%2), %%tmm7\n"   \
-    "tileloaddt1 1024(%0,%2), %%tmm5\n"   \
+#define STEP STEP_WITH("tileloadd", "tileloaddt1")
+#define STEP_WITH(COLUMNS, ROWS)          \
+    COLUMNS " (%0,%2), %%tmm4\n"          \
+    ROWS " (%1,%2), %%tmm6\n"             \
+    ROWS " 1024(%1,%2), %%tmm7\n"         \
+    COLUMNS " 1024(%0,%2), %%tmm5\n"      \
     "tdpbssd %%tmm6, %%tmm4, %%tmm0\n"    \
     "tdpbssd %%tmm7, %%tmm4, %%tmm1\n"    \
     "tdpbssd %%tmm6, %%tmm5, %%tmm2\n"    \
@@ -67,6 +70,63 @@ static double now(void)
         printf("%-36s %5.1f ns\n", name, best * 1e9);                            \
     } while (0)
 
+/* A pass as in src/engine/cpu/kernels/amx.rs, without the reduction: every panel of columns with every panel of rows, while the next
+ * panel of columns comes to L2. Nanoseconds a step. */
+enum { DOWN = 16, ACROSS = 64, PLANES = 28, PANEL = IN_L1 * CHUNK };
+
+#define PASS(name, COLUMNS, ROWS)                                                         \
+    static double name(const char *r, const char *c)                                      \
+    {                                                                                     \
+        double start = now();                                                             \
+        for (int q = 0; q < ACROSS; q++, c += PANEL)                                      \
+            for (int p = 0; p < DOWN; p++) {                                              \
+                const char *next = c + PANEL + p * (PANEL / DOWN);                        \
+                __asm__ volatile("tilezero %%tmm0\n tilezero %%tmm1\n"                    \
+                                 "tilezero %%tmm2\n tilezero %%tmm3" ::);                 \
+                for (int i = 0; i < IN_L1; i++, next += 128)                              \
+                    __asm__ volatile(STEP_WITH(COLUMNS, ROWS)                             \
+                                     "prefetcht1 (%4)\n prefetcht1 64(%4)\n"              \
+                                     ::"r"(c + i * CHUNK), "r"(r + p * PANEL + i * CHUNK), \
+                                     "r"(64L), "r"(sums), "r"(next) : "memory");          \
+                __asm__ volatile(STORE_ROWS::"r"(sums), "r"(128L) : "memory");            \
+            }                                                                             \
+        return (now() - start) / (DOWN * ACROSS * IN_L1);                                 \
+    }
+#define STORE_ROWS                     \
+    "tilestored %%tmm0, (%0,%1)\n"     \
+    "tilestored %%tmm1, 64(%0,%1)\n"   \
+    "tilestored %%tmm2, 2048(%0,%1)\n" \
+    "tilestored %%tmm3, 2112(%0,%1)\n"
+
+PASS(hint_on_both, "tileloaddt1", "tileloaddt1")
+PASS(hint_on_none, "tileloadd", "tileloadd")
+PASS(hint_on_rows, "tileloadd", "tileloaddt1")
+PASS(hint_on_columns, "tileloaddt1", "tileloadd")
+
+static void measure_pass(const char *name, double (*pass)(const char *, const char *))
+{
+    size_t bytes = (size_t)PLANES * (ACROSS + DOWN) * PANEL;
+    static char *panels;
+    if (!panels) {
+        panels = aligned_alloc(2 << 20, bytes + (2 << 20));
+        if (!panels)
+            return;
+        madvise(panels, bytes, MADV_HUGEPAGE);
+        for (size_t i = 0; i < bytes; i++)
+            panels[i] = (char)(i * 2654435761u >> 13);
+    }
+    double best = 1;
+    for (int round = 0; round < 5; round++) {
+        double sum = 0;
+        for (int plane = 0; plane < PLANES; plane++) {
+            const char *rows_of_plane = panels + (size_t)plane * (ACROSS + DOWN) * PANEL;
+            sum += pass(rows_of_plane, rows_of_plane + DOWN * PANEL);
+        }
+        best = sum / PLANES < best ? sum / PLANES : best;
+    }
+    printf("%-36s %5.1f ns\n", name, best * 1e9);
+}
+
 int main(void)
 {
     if (syscall(SYS_arch_prctl, 0x1023, 18)) {
@@ -91,6 +151,11 @@ int main(void)
     MEASURE("and 32 vfmadd231pd", STEP SIXTEEN("vfmadd231pd") SIXTEEN("vfmadd231pd"));
     MEASURE("and 6 prefetches", STEP PREFETCH);
     MEASURE("and all four sums stored", STEP STORE);
+    puts("a step in passes over 28 planes:");
+    measure_pass("the hint on rows and columns", hint_on_both);
+    measure_pass("on neither", hint_on_none);
+    measure_pass("on the rows", hint_on_rows);
+    measure_pass("on the columns", hint_on_columns);
     __asm__ volatile("tilerelease");
     return 0;
 }
