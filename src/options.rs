@@ -75,6 +75,8 @@ pub struct Options {
     pub integer: Integer,
     /// The self-check of the products.
     pub check: bool,
+    /// Levels of Strassen's form.
+    pub strassen: Option<usize>,
     pub devices: Devices,
     /// The folder in which CUDA is looked for first.
     pub cuda_path: Option<String>,
@@ -93,7 +95,7 @@ pub struct Options {
 }
 
 /// Number of options.
-pub const COUNT: usize = 17;
+pub const COUNT: usize = 18;
 
 /// One option.
 pub struct Entry {
@@ -228,6 +230,9 @@ pub static TABLE: [Entry; COUNT] = [
     entry("CHECK", "off", "off, on", "self-check of the products", |o, v| {
         set(&mut o.check, choose(v, &[("off", false), ("on", true)]))
     }),
+    entry("STRASSEN", "auto", "auto, 0, 1, 2", "levels of Strassen's form in the products", |o, v| {
+        set(&mut o.strassen, auto_or(v, |v| choose(v, &[("0", 0), ("1", 1), ("2", 2)])))
+    }),
     entry("VERIFY", "off", "off or n >= 1", "compute every n-th emulated call natively too", |o, v| {
         let every = |v: &str| if is(v, "off") { Some(None) } else { v.parse().ok().map(Some) };
         set(&mut o.verify, every(v).filter(|every| *every != Some(0)))
@@ -317,6 +322,7 @@ impl Default for Options {
             workspace: None,
             integer: Integer::Auto,
             check: false,
+            strassen: None,
             devices: Devices::Auto,
             cuda_path: None,
             verify: None,
@@ -499,11 +505,13 @@ mod tests {
             ("OZ2_NUM_THREADS", "4"),
             ("OZ2_NATIVE", "builtin"),
             ("OZ2_INTEGER", "ilp64"),
+            ("OZ2_STRASSEN", "2"),
             ("OZ2_VERIFY", "3"),
             ("OZ2_VERIFY_DUMP", "calls-%p"),
         ]);
         assert!(bad.is_empty());
         assert_eq!((o.verify, o.verify_dump.as_deref()), (Some(3), Some("calls-%p")));
+        assert_eq!(o.strassen, Some(2));
         assert_eq!((o.mode, o.moduli, o.accuracy), (Mode::Fast, Some(7), Accuracy::High));
         assert_eq!((o.min_size, o.workspace, o.threads), (MinSize::Work(1954), Some(3 << 20), Some(4)));
         assert_eq!((o.native, o.integer), (NativeChoice::Builtin, Integer::Ilp64));
@@ -527,6 +535,8 @@ mod tests {
             ("OZ2_WORKSPACE", "99999999999999999999G"),
             ("OZ2_DEVICES", "0,x"),
             ("OZ2_CHECK", "yes"),
+            ("OZ2_STRASSEN", "3"),
+            ("OZ2_STRASSEN", "on"),
             ("OZ2_VERIFY", "0"),
             ("OZ2_LOG", "loud"),
             ("OZ2_INTEGER", "32"),

@@ -7,6 +7,7 @@ mod common;
 use common::{DEFAULTS, PLAIN, Problem, Random, assert_same_bits, engines};
 use oz2blas::engine::{Outcome, Settings};
 use oz2blas::options::Mode;
+use oz2blas::ozaki::strassen::Levels;
 use oz2blas::route::Reason;
 
 fn problem(random: &mut Random) -> Problem {
@@ -22,6 +23,7 @@ fn problem(random: &mut Random) -> Problem {
 fn threads_and_workspace() {
     threads_and_blocks_do_not_change_a_bit();
     the_plan_does_not_depend_on_workspace_or_threads();
+    levels_of_strassen_fit_into_the_workspace();
 }
 
 /// The same bits for any number of threads and any workspace, whatever the blocks.
@@ -67,6 +69,33 @@ fn the_plan_does_not_depend_on_workspace_or_threads() {
                     "{workspace} bytes"
                 );
             }
+        }
+    }
+}
+
+/// Blocks of C, and of the inner dimension, are cut each for itself; where memory is short there are fewer levels, and at last none.
+fn levels_of_strassen_fit_into_the_workspace() {
+    let mut random = Random(20);
+    let mut p = problem(&mut random);
+    (p.a[5 * p.k], p.b[169 * p.k + 3]) = (f64::NAN, f64::INFINITY);
+    for engine in engines() {
+        for check in [false, true] {
+            let settings = Settings { check, ..DEFAULTS };
+            let (outcome, want) = p.run(&engine, &settings, PLAIN);
+            let mut seen = [0; 3];
+            for workspace in [150_000, 250_000, 400_000, 700_000, 1_200_000, 2_000_000, 4_000_000, 1 << 30] {
+                for (threads, most) in [(1, 1), (1, 2), (2, 2), (7, 2)] {
+                    let strassen = Levels { most, least: 0 };
+                    let settings = Settings { threads, workspace: Some(workspace), strassen, ..settings };
+                    let (again, c) = p.run(&engine, &settings, PLAIN);
+                    let what = format!("{threads} threads, {workspace} bytes, at most {most} levels");
+                    assert_eq!(again, outcome, "{what}");
+                    assert_same_bits(&c, &want, &what);
+                    let Outcome::Done(report) = again else { panic!("{again:?}") };
+                    seen[report.strassen] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&calls| calls > 0), "{seen:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ use oz2blas::options::Mode;
 use oz2blas::ozaki::moduli::MAX_MODULI;
 use oz2blas::ozaki::plan::{Accuracy, NoPlan, Plan, Way};
 use oz2blas::ozaki::reference::{self, Dyadic};
+use oz2blas::ozaki::strassen::Levels;
 use oz2blas::route::Reason;
 
 fn reference_plan(p: &Problem, settings: &Settings) -> Result<Plan, NoPlan> {
@@ -288,6 +289,42 @@ fn a_plan_that_gains_nothing_declines_the_call() {
         assert_eq!(outcome, Outcome::Declined(Reason::NoGain));
         assert_same_bits(&c, &p.c, "no gain");
     }
+}
+
+fn levels(most: usize) -> Levels {
+    Levels { most, least: 0 }
+}
+
+/// One and two levels of Strassen's form are the plain product, bit for bit: every number of moduli, and sizes around those at which a
+/// part has one line or one element more, or the last parts are empty.
+#[test]
+fn every_level_gives_the_same_bits() {
+    let mut random = Random(19);
+    let mut seen = [0; 3];
+    for moduli in 2..=MAX_MODULI {
+        for mode in [[Mode::Fast, Mode::Accurate][moduli % 2], Mode::Auto] {
+            let mut pick = |sizes: &[usize]| sizes[random.below(sizes.len() as u64) as usize];
+            let lines = [33, 64, 65, 70, 97];
+            let shape = (pick(&lines), pick(&lines), pick(&[65, 128, 129, 190, 193]));
+            let kinds = (random.below(8), random.below(8));
+            let p = problem(&mut random, shape, kinds);
+            let threads = 1 + random.below(3) as usize;
+            let settings = Settings { mode, moduli, threads, ..DEFAULTS };
+            let Ok(plan) = reference_plan(&p, &settings) else { continue };
+            let want = reference::product(&p.a, &p.b, p.k, &plan, p.alpha, p.beta, &p.c);
+            let layout = layout(&mut random);
+            let engines = engines();
+            for (engine, most) in engines.iter().flat_map(|engine| [(engine, 1), (engine, 2)]) {
+                let what = format!("{mode:?} N {moduli} {layout:?} {shape:?} kinds {kinds:?} levels {most}");
+                let (outcome, c) = p.run(engine, &Settings { strassen: levels(most), ..settings }, layout);
+                let Outcome::Done(report) = outcome else { panic!("{what}: {outcome:?}") };
+                assert!((1..=most).contains(&report.strassen), "{what}: {report:?}");
+                seen[report.strassen] += 1;
+                assert_same_bits(&c, &want, &what);
+            }
+        }
+    }
+    assert!(seen[1] > 50 && seen[2] > 10, "{seen:?}");
 }
 
 #[test]

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, Change, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place, Product,
-    Reconstruction, Side, Stream, TILE, Tile, runnable,
+    Buffer, Change, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place,
+    Product, Reconstruction, Side, Stream, Sum, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
-use oz2blas::ozaki::moduli::{MAX_MODULI, canonical, crt};
+use oz2blas::ozaki::moduli::{MAX_MODULI, MODULI, canonical, crt};
 use oz2blas::ozaki::reconstruct::Reconstruct;
 use oz2blas::ozaki::reference::Dyadic;
 use oz2blas::ozaki::scan::Scan;
+use oz2blas::ozaki::strassen::{PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS};
 use oz2blas::ozaki::{moduli, reference};
 use proptest::prelude::*;
 
@@ -102,6 +103,16 @@ impl Panels {
     fn at(&self, kernels: &Kernels, side: Side, plane: usize, l: usize, h: usize) -> i16 {
         let element = (kernels.element_at)(side, self.length, l, self.first + h);
         self.get(plane * self.plane + element * kernels.element)
+    }
+
+    fn set(&mut self, kernels: &Kernels, side: Side, plane: usize, (l, h): (usize, usize), value: i8) {
+        let element = (kernels.element_at)(side, self.length, l, self.first + h);
+        let start = self.start() + plane * self.plane + element * kernels.element;
+        for (at, byte) in (start..).zip(i16::from(value).to_le_bytes().into_iter().take(kernels.element)) {
+            let mut word = self.bytes[at / 8].to_le_bytes();
+            word[at % 8] = byte;
+            self.bytes[at / 8] = u64::from_le_bytes(word);
+        }
     }
 
     /// Bytes that no longer are what they were.
@@ -481,6 +492,100 @@ fn passes_with_extreme_sums() {
                 unsafe { (kernels.pass)(&pass) };
                 let want = canonical(sum * i64::from(factor), l) as i8;
                 assert!(residues.iter().all(|r| r.0 == [want; 64]), "{} modulus {l}", kernels.name);
+            }
+        }
+    }
+}
+
+/// A canonical residue: the ends of the range as often as all between.
+fn residue(random: &mut Random, l: usize) -> i8 {
+    let most = i64::from((MODULI[l] - 1) / 2);
+    let x = match random.below(4) {
+        0 => most,
+        1 => -most - i64::from(MODULI[l] % 2 == 0),
+        _ => random.next() as i64 / 2,
+    };
+    canonical(x, l) as i8
+}
+
+/// The seven operands of Strassen's form for every modulus, from quadrants at their places.
+#[test]
+fn combinations_of_quadrants() {
+    let mut random = Random(21);
+    for kernels in runnable() {
+        for side in SIDES {
+            let mut panels = Panels::new(kernels, PRODUCTS * MAX_MODULI);
+            let [[q0, q1], [q2, q3]] = if side == Side::Rows { PLACES_OF_ROWS } else { PLACES_OF_COLUMNS };
+            let mut quadrants = Vec::new();
+            for (l, at) in (0..MAX_MODULI).flat_map(|l| (0..PANEL * DEPTH).map(move |at| (l, at))) {
+                let values = [(); 4].map(|()| residue(&mut random, l));
+                for (place, x) in [q0, q1, q2, q3].into_iter().zip(values) {
+                    panels.set(kernels, side, place * MAX_MODULI + l, (at / DEPTH, at % DEPTH), x);
+                }
+                quadrants.push((l, at, values.map(i64::from)));
+            }
+            let apart = MAX_MODULI * panels.plane;
+            let last = random.below(2) == 0;
+            let what = Combinations { side, moduli: MAX_MODULI, place: panels.place(), apart, last };
+            // SAFETY: the CPU can run the kernels, here and below.
+            unsafe { (kernels.combine)(&what) };
+            for (l, at, [q0, q1, q2, q3]) in quadrants {
+                // The quadrants are A11, A12, A21, A22, or B11, B21, B12, B22; what becomes of them is in the order M1 to M7.
+                let want = match side {
+                    Side::Rows => [q0, q1, q1 - q2 - q3 + q0, q3, q2 + q3, q2 + q3 - q0, q0 - q2],
+                    Side::Columns => [q0, q1, q3, q3 - q2 + q0 - q1, q2 - q0, q3 - q2 + q0, q3 - q2],
+                };
+                for (number, want) in want.into_iter().enumerate() {
+                    let got = panels.at(kernels, side, number * MAX_MODULI + l, at / DEPTH, at % DEPTH);
+                    let want = canonical(want, l);
+                    assert_eq!(
+                        i32::from(got),
+                        want,
+                        "{} {side:?} operand {number} modulus {l}",
+                        kernels.name
+                    );
+                }
+            }
+            assert!(panels.written() <= PRODUCTS * MAX_MODULI * PANEL * DEPTH * kernels.element);
+        }
+    }
+}
+
+#[test]
+fn sums_of_residues() {
+    const TILES: usize = 3;
+    let mut random = Random(22);
+    for kernels in runnable() {
+        for l in 0..MAX_MODULI {
+            for (with_y, add) in [(false, false), (false, true), (true, false), (true, true)] {
+                let mut lines = |count: usize| -> Vec<Line64> {
+                    (0..count * TILE / 64).map(|_| Line64([0; 64].map(|_| residue(&mut random, l)))).collect()
+                };
+                let (x, y, before) = (lines(TILES), lines(TILES), lines(2 * TILES));
+                let mut out = before.clone();
+                let sum = Sum {
+                    modulus: l,
+                    tiles: TILES,
+                    x: x.as_ptr().cast(),
+                    y: with_y.then_some(y.as_ptr().cast()),
+                    out: out.as_mut_ptr().cast(),
+                    apart: 2 * TILE,
+                    add,
+                };
+                unsafe { (kernels.sum)(&sum) };
+                let entry = |lines: &[Line64], at: usize| i64::from(lines[at / 64].0[at % 64]);
+                for at in 0..2 * TILES * TILE {
+                    let (tile, inside, from) = (at / (2 * TILE), at % (2 * TILE), at % TILE);
+                    let from = tile * TILE + from;
+                    let want = if inside < TILE {
+                        let y = if with_y { entry(&y, from) } else { 0 };
+                        let before = if add { entry(&before, at) } else { 0 };
+                        canonical(entry(&x, from) + y + before, l).into()
+                    } else {
+                        entry(&before, at)
+                    };
+                    assert_eq!(entry(&out, at), want, "{} modulus {l} {with_y} {add}", kernels.name);
+                }
             }
         }
     }

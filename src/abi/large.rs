@@ -15,6 +15,7 @@ use crate::observe::log::{self, Kind, Level};
 use crate::observe::{counters, report, through};
 use crate::options::{self, EngineChoice, MinSize, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
+use crate::ozaki::strassen::Levels;
 use crate::route::{self, Machine, Reason, Route, Shape, calibration, cost, experience};
 
 /// Why a call was not emulated.
@@ -83,7 +84,8 @@ unsafe fn emulate_clean(
             // SAFETY: by the contract of this function.
             Route::Emulate(engine) => unsafe {
                 let worth = if learns { cost::most_worth(shape, engine, &machine) } else { MAX_MODULI };
-                emulate_with(engine, call, &Settings { worth, ..settings(options, threads) })
+                let strassen = cost::levels(engine, options.strassen);
+                emulate_with(engine, call, &Settings { worth, strassen, ..settings(options, threads) })
             },
             // What an engine said counts, not that no other is left.
             Route::Native(reason) => With::Declined(declined.unwrap_or(reason)),
@@ -138,7 +140,13 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     // What took longer for the sake of its memory says nothing about the next call.
     if cost::learns(emulated.engine) && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
-        let expected = cost::emulated_seconds(shape, *engine, report.moduli, machine.threads, machine.tops);
+        let expected = cost::emulated_seconds(
+            shape,
+            *engine,
+            (report.moduli, report.strassen),
+            machine.threads,
+            machine.tops,
+        );
         if experience::emulated(shape, *engine, *nanoseconds as f64 * 1e-9, expected) {
             probe::doubt();
         }
@@ -244,7 +252,7 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, settings: &Settings) -> With 
 
 fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
     let &Emulated { engine, ref report, reason, nanoseconds } = emulated;
-    let &Report { moduli, way, bound, ref out, phases, checked, .. } = report;
+    let &Report { moduli, way, bound, ref out, phases, checked, strassen, .. } = report;
     counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
     let (rows, columns) = if call.row_major { (&out.columns, &out.rows) } else { (&out.rows, &out.columns) };
     counters::lines_native(rows.len(), columns.len(), out.not_finite);
@@ -256,7 +264,7 @@ fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) 
         counters::checked(checked);
     }
     let peak = checked.map(|checked| checked.peak);
-    thread.set_last(Last::Emulated { engine, mode, moduli, way, bound, peak, reason });
+    thread.set_last(Last::Emulated { engine, mode, moduli, strassen, way, bound, peak, reason });
     thread.set_phases(phases);
     thread.set_lines(rows, columns);
     // C is done: a panic must not send the call to the native BLAS.
@@ -281,7 +289,7 @@ unsafe fn decide<'a>(
     threads: usize,
     options: &Options,
 ) -> (Route, Machine<'a>) {
-    let mut machine = Machine::new(engines, threads);
+    let mut machine = Machine { strassen: options.strassen, ..Machine::new(engines, threads) };
     if options.min_size == MinSize::Auto {
         machine.learned = experience::learned(shape);
         machine.tops = probe::last();
@@ -329,6 +337,7 @@ fn settings(options: &Options, threads: usize) -> Settings {
         worth: MAX_MODULI,
         accuracy: options.accuracy,
         check: options.check,
+        strassen: Levels::NONE,
         threads,
         workspace: options.workspace,
     }

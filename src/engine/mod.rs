@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::gemm::{Gemm, Rectangle};
 use crate::options::{EngineChoice, Mode};
 use crate::ozaki::plan::{Accuracy, Out, Way};
+use crate::ozaki::strassen::Levels;
 use crate::route::Reason;
 
 pub mod cpu;
@@ -92,6 +93,8 @@ pub struct Settings {
     pub accuracy: Accuracy,
     /// The self-check: the plan keeps eight bits of room, and no entry out of range gets to C (NUMERICS section 5).
     pub check: bool,
+    /// The levels of Strassen's form.
+    pub strassen: Levels,
     /// The most threads to use, at least 1.
     pub threads: usize,
     /// The most bytes that all calls together may hold on the host, and on each device; None: what the engine thinks right.
@@ -124,6 +127,8 @@ pub struct Report {
     pub fresh: bool,
     /// What the self-check saw; None without it.
     pub checked: Option<Checked>,
+    /// Levels of Strassen's form that the products had.
+    pub strassen: usize,
 }
 
 /// What the self-check of a call saw.

@@ -9,6 +9,7 @@ use crate::gemm::{Gemm, Sizes, Transpose};
 use crate::options::Mode;
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::ozaki::plan::Accuracy;
+use crate::ozaki::strassen::Levels;
 use crate::route::Reason;
 
 /// Products of the set.
@@ -110,6 +111,8 @@ impl Product {
             worth: MAX_MODULI,
             accuracy,
             check,
+            // Every number of levels gives the same bits.
+            strassen: Levels { most: number / 3 % 3, least: 0 },
             threads: 1 + number % 3,
             workspace: None,
         };

@@ -19,6 +19,8 @@ pub enum Last {
         engine: usize,
         mode: Mode,
         moduli: usize,
+        /// Levels of Strassen's form.
+        strassen: usize,
         /// The step that found the plan, in mode auto.
         way: Option<Way>,
         bound: Option<f64>,
@@ -140,7 +142,7 @@ pub fn json() -> String {
             r#"{{"route":"native","reason":"{}","engine":null,"mode":null,"moduli":null,"bound":null,"rows_native":0,"columns_native":0}}"#,
             reason.name()
         ),
-        Last::Emulated { engine, mode, moduli, way, bound, peak, reason } => {
+        Last::Emulated { engine, mode, moduli, strassen, way, bound, peak, reason } => {
             let [rows, columns] = lines;
             let [scan, bounds, residues, product] = phases.map(|seconds| format!("{seconds:.9}"));
             let phases = [("scan", scan), ("bound", bounds), ("residues", residues), ("product", product)];
@@ -151,6 +153,7 @@ pub fn json() -> String {
                     ("engine", quoted(crate::engine::NAMES[engine])),
                     ("mode", quoted(mode_name(mode))),
                     ("moduli", moduli.to_string()),
+                    ("strassen", strassen.to_string()),
                     ("bound", or_null(bound.map(|bound| bound.to_string()))),
                     ("plan", or_null(way.map(|way| quoted(way.name())))),
                     ("peak", or_null(peak.map(|peak| format!("{peak:.6}")))),

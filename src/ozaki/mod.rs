@@ -3,7 +3,8 @@
 //! The steps, in order, each with one name everywhere: [`scan`] finds the exponents of every row and column, [`bound`] takes
 //! 7-bit magnitudes whose integer product bounds every entry of |A||B|, [`plan`] chooses the number of moduli and the scaling (by
 //! what [`needs`] says of every entry, or without a look at them where all lines are [`exact`], if need be with a [`balance`] of the inner dimension or without [`outliers`]),
-//! [`residues`] scales and reduces modulo each modulus, the *product* multiplies residues (an engine does that),
+//! [`residues`] scales and reduces modulo each modulus, the *product* multiplies residues (an engine does that, by the form of
+//! [`strassen`] if it pays),
 //! [`residues::reduce`] brings the 32-bit sums back to residues, and [`reconstruct`] puts the double together by the CRT.
 //! [`mod@reference`] does all of it slowly in big integers: what every engine is compared with, bit for bit.
 //!
@@ -24,4 +25,5 @@ pub mod reconstruct;
 pub mod reference;
 pub mod residues;
 pub mod scan;
+pub mod strassen;
 pub mod wide;

@@ -7,6 +7,7 @@ use super::{Machine, Shape};
 use crate::engine;
 use crate::engine::cpu::probe;
 use crate::ozaki::moduli::MAX_MODULI;
+use crate::ozaki::strassen::{Levels, MOST_LEVELS};
 
 /// The moduli that the mode auto needs for ordinary real data.
 pub const TYPICAL_MODULI: usize = 14;
@@ -56,6 +57,8 @@ struct Costs {
     cached: Option<Cached>,
     /// Edges of the blocks that m and n, and k, are filled up to in the products.
     granule: (usize, usize),
+    /// From this edge on a level of Strassen's form pays.
+    strassen: usize,
     /// More threads make it faster.
     threaded: bool,
 }
@@ -66,6 +69,14 @@ struct Cached {
     input: f64,
     product: f64,
 }
+
+/// No level pays.
+const NEVER: usize = usize::MAX;
+
+/// Inputs and outputs of a modulus take so much longer with each level of Strassen's form: seven operands in place of four quadrants,
+/// and their sums.
+const STRASSEN_INPUTS: f64 = 2.0;
+const STRASSEN_OUTPUTS: f64 = 1.5;
 
 /// Edge of the tiles that `tile` is for.
 const TILE_EDGE: f64 = 32.0;
@@ -82,6 +93,7 @@ const PORTABLE: Costs = Costs {
     tile: 0.0,
     cached: None,
     granule: (32, 64),
+    strassen: NEVER,
     threaded: true,
 };
 
@@ -97,6 +109,7 @@ const AMX: Costs = Costs {
     tile: 0.06e-6,
     cached: Some(Cached { inputs: 3e6, input: 0.72, product: 1.08 }),
     granule: (32, 64),
+    strassen: NEVER,
     threaded: true,
 };
 
@@ -112,6 +125,7 @@ const AVX512: Costs = Costs {
     tile: 0.0,
     cached: None,
     granule: (32, 64),
+    strassen: NEVER,
     threaded: true,
 };
 
@@ -127,6 +141,7 @@ const AVX2: Costs = Costs {
     tile: 0.0,
     cached: None,
     granule: (32, 64),
+    strassen: NEVER,
     threaded: true,
 };
 
@@ -143,6 +158,7 @@ const CUDA: Costs = Costs {
     tile: 0.0,
     cached: None,
     granule: (1, 1),
+    strassen: NEVER,
     threaded: false,
 };
 
@@ -155,22 +171,34 @@ pub fn native_seconds(call: &Shape, threads: usize, rate: f64) -> f64 {
     m * n * k / (rate * efficiency * threads as f64)
 }
 
-/// Seconds of an emulation with `moduli` residue products and one bound product. `tops`: what the probe read of the tile unit,
-/// which counts for AMX and where it is low.
+fn of_engine(engine: usize) -> &'static Costs {
+    match engine {
+        engine::CUDA => &CUDA,
+        engine::AMX => &AMX,
+        engine::AVX512 => &AVX512,
+        engine::AVX2 => &AVX2,
+        _ => &PORTABLE,
+    }
+}
+
+/// The levels of Strassen's form on an engine: those that the user wants, or those that pay.
+pub fn levels(engine: usize, wanted: Option<usize>) -> Levels {
+    match wanted {
+        Some(most) => Levels { most, least: 0 },
+        None => Levels { most: MOST_LEVELS, least: of_engine(engine).strassen },
+    }
+}
+
+/// Seconds of an emulation with `moduli` residue products, which have so many levels of Strassen's form, and one bound product.
+/// `tops`: what the probe read of the tile unit, which counts for AMX and where it is low.
 pub fn emulated_seconds(
     call: &Shape,
     engine: usize,
-    moduli: usize,
+    (moduli, strassen): (usize, usize),
     threads: usize,
     tops: Option<f64>,
 ) -> f64 {
-    let costs = match engine {
-        engine::CUDA => CUDA,
-        engine::AMX => AMX,
-        engine::AVX512 => AVX512,
-        engine::AVX2 => AVX2,
-        _ => PORTABLE,
-    };
+    let costs = of_engine(engine);
     let speed = match tops {
         Some(tops) if engine == engine::AMX && tops < probe::FAST => (tops / USUAL_TOPS).max(1e-3),
         _ => 1.0,
@@ -184,9 +212,11 @@ pub fn emulated_seconds(
     };
     let tiles = up(call.m, costs.granule.0) * up(call.n, costs.granule.0) / (TILE_EDGE * TILE_EDGE);
     let tile = TILE_EDGE * TILE_EDGE * up(call.k, costs.granule.1) / (costs.product_rate * faster * speed);
-    let products = tiles * (moduli * (tile + costs.tile) + tile);
-    let around = inputs * slower * (costs.input + moduli * costs.input_modulus)
-        + outputs * (costs.output + moduli * costs.output_modulus);
+    let levels = strassen as i32;
+    let products = tiles * (moduli * (tile + costs.tile) * 0.875f64.powi(levels) + tile);
+    let around =
+        inputs * slower * (costs.input + moduli * costs.input_modulus * STRASSEN_INPUTS.powi(levels))
+            + outputs * (costs.output + moduli * costs.output_modulus * STRASSEN_OUTPUTS.powi(levels));
     let (share, team) = match threads {
         2.. if costs.threaded => (threads as f64, costs.team),
         _ => (1.0, 0.0),
@@ -214,11 +244,18 @@ fn learned(engine: usize, machine: &Machine) -> (f64, f64) {
     if learns(engine) { (machine.learned.native, machine.learned.emulated[engine]) } else { (1.0, 1.0) }
 }
 
+/// The levels of Strassen's form that a call will have if there is memory.
+fn expected_levels(call: &Shape, engine: usize, machine: &Machine) -> usize {
+    let (lines, length) = of_engine(engine).granule;
+    levels(engine, machine.strassen).for_block([call.m, call.n, call.k], [lines, lines, length])
+}
+
 /// Compares the emulation with the native BLAS, both corrected by what calls like this one took on this machine.
 pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -> Forecast {
     let (natively, emulating) = learned(engine, machine);
     let native = MARGIN * natively * native_seconds(call, machine.threads, machine.native_rate);
-    let emulated = |tops| emulating * emulated_seconds(call, engine, moduli, machine.threads, tops);
+    let with = (moduli, expected_levels(call, engine, machine));
+    let emulated = |tops| emulating * emulated_seconds(call, engine, with, machine.threads, tops);
     let seconds = emulated(machine.tops);
     if seconds < native {
         Forecast::Gain(seconds)
@@ -234,7 +271,8 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
 pub fn most_worth(call: &Shape, engine: usize, machine: &Machine) -> usize {
     let (natively, emulating) = learned(engine, machine);
     let native = natively * native_seconds(call, machine.threads, machine.native_rate);
-    let emulated = |moduli| emulated_seconds(call, engine, moduli, machine.threads, machine.tops);
+    let levels = expected_levels(call, engine, machine);
+    let emulated = |moduli| emulated_seconds(call, engine, (moduli, levels), machine.threads, machine.tops);
     let rest = |moduli: &usize| emulating * (emulated(*moduli) - emulated(0)) < native;
     (1..=MAX_MODULI).rev().find(rest).unwrap_or(0)
 }
@@ -328,13 +366,31 @@ mod tests {
         assert!(!gains(call, EngineChoice::Portable, &machine));
     }
 
+    /// A level pays where the products outweigh what is done for it; auto takes none before that was measured.
+    #[test]
+    fn levels_of_strassen_pay_for_large_calls_alone() {
+        let seconds = |n, levels| emulated_seconds(&shape(n, n, n), engine::AMX, (14, levels), 1, None);
+        assert!(seconds(8192, 1) < 0.97 * seconds(8192, 0));
+        assert!(seconds(2048, 1) > seconds(2048, 0));
+        let expected = |engine: usize, n: usize, strassen: Option<usize>| {
+            let machine = Machine { strassen, ..machine(1, NATIVE_RATE_AVX512) };
+            expected_levels(&shape(n, n, n), engine, &machine)
+        };
+        let sizes = [64, 4096, 8192, 16384];
+        for engine in 0..engine::NAMES.len() {
+            assert_eq!(sizes.map(|n| expected(engine, n, None)), [0; 4]);
+        }
+        assert_eq!(sizes.map(|n| expected(engine::AMX, n, Some(0))), [0; 4]);
+        assert_eq!(sizes.map(|n| expected(engine::PORTABLE, n, Some(2))), [0, 2, 2, 2]);
+    }
+
     proptest! {
         #[test]
         fn times_are_positive_and_grow_with_every_dimension(
             m in 1usize..20_000, n in 1usize..20_000, k in 1usize..20_000, moduli in 2usize..=20,
             threads in 1usize..300, engine in 0usize..5, more in 0usize..5_000, tops in 0.0f64..9.0,
         ) {
-            let emulated = |m, n, k| emulated_seconds(&shape(m, n, k), engine, moduli, threads, Some(tops));
+            let emulated = |m, n, k| emulated_seconds(&shape(m, n, k), engine, (moduli, 0), threads, Some(tops));
             let native = |m, n, k| native_seconds(&shape(m, n, k), threads, NATIVE_RATE);
             for time in [&emulated as &dyn Fn(usize, usize, usize) -> f64, &native] {
                 let base = time(m, n, k);
@@ -343,13 +399,13 @@ mod tests {
                 prop_assert!(time(m, n + more, k) >= base);
                 prop_assert!(time(m, n, k + more) >= base);
             }
-            prop_assert!(emulated(m, n, k) >= emulated_seconds(&shape(m, n, k), engine, moduli, threads, None));
+            prop_assert!(emulated(m, n, k) >= emulated_seconds(&shape(m, n, k), engine, (moduli, 0), threads, None));
         }
 
         #[test]
         fn sizes_that_no_memory_holds_give_no_nan(m in 1u64.., n in 1u64.., k in 1u64.., engine in 0usize..5) {
             let call = shape(m as usize, n as usize, k as usize);
-            prop_assert!(!emulated_seconds(&call, engine, 20, 1, None).is_nan());
+            prop_assert!(!emulated_seconds(&call, engine, (20, 0), 1, None).is_nan());
             prop_assert!(!native_seconds(&call, 1, NATIVE_RATE).is_nan());
         }
     }

@@ -7,6 +7,7 @@ use oz2blas::gemm::{Gemm, Sizes, Transpose};
 use oz2blas::options::Mode;
 use oz2blas::ozaki::moduli::MAX_MODULI;
 use oz2blas::ozaki::plan::Accuracy;
+use oz2blas::ozaki::strassen::Levels;
 
 /// Every engine that this CPU can run.
 pub fn engines() -> Vec<CpuEngine> {
@@ -19,6 +20,7 @@ pub const DEFAULTS: Settings = Settings {
     worth: MAX_MODULI,
     accuracy: Accuracy::Fp64,
     check: false,
+    strassen: Levels::NONE,
     threads: 1,
     workspace: None,
 };

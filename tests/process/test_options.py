@@ -22,6 +22,7 @@ WRONG = [
     ("OZ2_WORKSPACE", "12Q", "G"),
     ("OZ2_DEVICES", "first", "none"),
     ("OZ2_CHECK", "maybe", "on"),
+    ("OZ2_STRASSEN", "3", "0, 1, 2"),
     ("OZ2_VERIFY", "-2", "off"),
     ("OZ2_LOG", "loud", "trace"),
     ("OZ2_INTEGER", "32", "ilp64"),

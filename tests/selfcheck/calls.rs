@@ -10,6 +10,7 @@ use oz2blas::engine::cpu::kernels::{
 use oz2blas::engine::{Outcome, Report, Settings};
 use oz2blas::options::Mode;
 use oz2blas::ozaki::moduli::{MODULI, canonical};
+use oz2blas::ozaki::strassen::Levels;
 use oz2blas::route::Reason;
 
 use crate::common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits, problem};
@@ -268,8 +269,12 @@ fn faults_in_products_are_found_and_put_right() {
                     (p.a[7 * p.k], p.b[40 % p.n * p.k]) = (f64::NAN, f64::INFINITY);
                 }
                 let threads = 1 + (round % 2) as usize;
-                let settings = Settings { check: true, threads, ..DEFAULTS };
-                let left = random.below(8) as i64;
+                // Levels of Strassen's form: a wrong product spoils one residue of up to four entries for each level.
+                let most = round as usize / 2 % 3;
+                let strassen = Levels { most, least: 0 };
+                let settings = Settings { check: true, strassen, threads, ..DEFAULTS };
+                let steps = if matches!(fault, Fault::Panel) { 8 } else { 8 * 7u64.pow(most as u32) };
+                let left = random.below(steps) as i64;
                 let seen = try_fault(beneath, &with, &p, fault, left, &settings, random.next());
                 let checked = seen.report.checked.unwrap();
                 assert!(seen.same, "{} {fault:?}: a wrong result", beneath.name);
@@ -342,13 +347,14 @@ fn a_fault_that_stays_ends_at_the_native_blas() {
     let mut random = Random(84);
     for beneath in runnable() {
         let with = CpuEngine::with(faulty(beneath));
-        for (beta, threads) in [(0.0, 1), (1.0, 2)] {
-            let p = Problem { beta, ..uniform(&mut random, (500, 600, 70)) };
-            let settings = Settings { check: true, threads, ..DEFAULTS };
+        for (beta, threads, most) in [(0.0, 1, 0), (1.0, 2, 0), (0.0, 2, 1)] {
+            let p = Problem { beta, ..uniform(&mut random, (520, 600, 70)) };
+            let settings = Settings { check: true, strassen: Levels { most, least: 0 }, threads, ..DEFAULTS };
             let (_, want) = p.run(&CpuEngine::with(beneath), &settings, PLAIN);
             let _guard = plan(beneath, Fault::Pass, 0, i64::MAX, 9);
             let (outcome, c) = p.run(&with, &settings, PLAIN);
             let Outcome::Partial(report, Reason::FailedCheck, rest) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(report.strassen, most);
             let checked = report.checked.unwrap();
             assert!(checked.flagged > checked.repaired && checked.repaired > 0, "{checked:?}");
             let missing = |i: usize, j: usize| {

@@ -129,21 +129,26 @@ impl Worker {
                     probe::refresh();
                     probe::last()
                 });
-                let settings = settings(machine.threads);
+                let settings = settings(machine.threads, number);
                 let clock = Instant::now();
                 // SAFETY: the machine has the engine, and the matrices have these sizes.
                 let outcome = fpenv::in_clean_environment(|| unsafe { engine.gemm(&call, &settings) });
                 let seconds = clock.elapsed().as_secs_f64();
                 let Outcome::Done(report) = outcome else { return None };
-                let expected =
-                    cost::emulated_seconds(shape, number, report.moduli, machine.threads, tops.flatten());
+                let expected = cost::emulated_seconds(
+                    shape,
+                    number,
+                    (report.moduli, report.strassen),
+                    machine.threads,
+                    tops.flatten(),
+                );
                 (!report.fresh).then_some((seconds, expected))
             }
         }
     }
 }
 
-fn settings(threads: usize) -> Settings {
+fn settings(threads: usize, engine: usize) -> Settings {
     let options = options::current();
     Settings {
         mode: options::Mode::Auto,
@@ -151,6 +156,7 @@ fn settings(threads: usize) -> Settings {
         worth: MAX_MODULI,
         accuracy: options.accuracy,
         check: options.check,
+        strassen: cost::levels(engine, options.strassen),
         threads,
         workspace: options.workspace,
     }

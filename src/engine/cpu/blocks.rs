@@ -174,11 +174,6 @@ impl Tasks {
             columns: self.columns.min(self.at.columns - j),
         }
     }
-
-    /// All tasks together have this many tiles at most, each task its own `most_tiles`.
-    pub fn tiles(&self) -> usize {
-        self.count * self.most_tiles()
-    }
 }
 
 /// Packed lines of an operand: for each plane the panels one after the other.
@@ -226,6 +221,11 @@ impl Packed {
     /// The same memory for lines of another length, at most that of `new`.
     pub fn with_length(self, kernels: &Kernels, length: usize) -> Self {
         Self { panel: PANEL * length * kernels.element, length, ..self }
+    }
+
+    /// The same so many bytes further on.
+    pub fn moved(self, bytes: usize) -> Self {
+        Self { start: self.start.wrapping_add(bytes), ..self }
     }
 
     /// Where elements `first`.. of panel p go, from plane l on.

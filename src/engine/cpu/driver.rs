@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use super::blocks::{Blocks, Packed, Tasks, rectangles, residue_bytes, tile_count, tiles};
 use super::check::Check;
-use super::kernels::{DEPTH, Kernels, PANEL, Pass, Reconstruction, Side, TILE};
+use super::kernels::{Kernels, PANEL, Pass, Reconstruction, Side, TILE};
 use super::packing::{read_column, write_column};
 use super::parts::{GROUP, Part};
+use super::strassen::{Cut, GRANULES, Operands};
 use super::team::{self, Panicked};
 use super::view::View;
 use super::workspace::{Arena, Charge, DEFAULT_BYTES, empty, piece_bytes};
@@ -64,6 +65,22 @@ pub struct Planned {
     pub fresh: bool,
 }
 
+impl Planned {
+    /// For a panel of a part what the kernels multiply its lines by, and a bound for the bits of the results.
+    pub fn shifts(&self, part: &Part, p: usize) -> ([i32; PANEL], i32) {
+        let (scales, exponents) = match part.side {
+            Side::Rows => (&self.plan.rows, &self.exponents.0),
+            Side::Columns => (&self.plan.columns, &self.exponents.1),
+        };
+        let (mut shifts, lines) = ([0; PANEL], part.lines_of(p));
+        for (s, l) in shifts.iter_mut().zip(lines.clone()) {
+            *s = part.view.shift(l, scales[l]);
+        }
+        let bits = shifts.iter().zip(&exponents[lines]).map(|(s, e)| s + e).max().unwrap_or(0);
+        (shifts, bits)
+    }
+}
+
 /// # Safety
 ///
 /// As for [`crate::engine::Engine::gemm`]; the CPU can run the kernels.
@@ -108,16 +125,26 @@ impl<'a> Run<'a> {
     /// # Safety
     ///
     /// A and B can be read.
-    unsafe fn residues(&self, planned: &Planned, parts: &[(Part, Packed)]) -> Result<(), Panicked> {
-        let groups: usize = parts.iter().map(|(part, _)| part.groups()).sum();
-        team::run(self.threads, groups, &|mut group| {
-            for (part, packed) in parts {
-                if group >= part.groups() {
-                    group -= part.groups();
+    unsafe fn residues(
+        &self,
+        planned: &Planned,
+        cut: Cut,
+        parts: &[(Part, Operands)],
+    ) -> Result<(), Panicked> {
+        let groups = |part: &Part| Part { lines: cut.lines(part.lines), ..*part }.groups();
+        team::run(self.threads, parts.iter().map(|(part, _)| groups(part)).sum(), &|mut group| {
+            for (part, operands) in parts {
+                if group >= groups(part) {
+                    group -= groups(part);
                     continue;
                 }
                 // SAFETY: by the contract of this function; no other task has these panels.
-                unsafe { self.pack(planned, part, packed, group) };
+                unsafe {
+                    match cut.levels {
+                        0 => self.pack(planned, part, &operands.get(0), group),
+                        _ => self.pack_operands(planned, part, cut, operands, group),
+                    }
+                }
                 return;
             }
         })
@@ -130,18 +157,10 @@ impl<'a> Run<'a> {
     /// The matrix can be read, and nobody else uses the panels.
     pub unsafe fn pack(&self, planned: &Planned, part: &Part, packed: &Packed, group: usize) {
         let moduli = planned.plan.moduli;
-        let (scales, exponents) = match part.side {
-            Side::Rows => (&planned.plan.rows, &planned.exponents.0),
-            Side::Columns => (&planned.plan.columns, &planned.exponents.1),
-        };
         let panels = part.panels(group);
         let mut of_panels = [([0; PANEL], 0); GROUP];
-        for ((s, bits), p) in of_panels.iter_mut().zip(panels.clone()) {
-            let lines = part.lines_of(p);
-            for (s, l) in s.iter_mut().zip(lines.clone()) {
-                *s = part.view.shift(l, scales[l]);
-            }
-            *bits = s.iter().zip(&exponents[lines]).map(|(s, e)| s + e).max().unwrap_or(0);
+        for (of_panel, p) in of_panels.iter_mut().zip(panels.clone()) {
+            *of_panel = planned.shifts(part, p);
         }
         // SAFETY: by the contract of this function.
         unsafe {
@@ -207,8 +226,7 @@ impl<'a> Run<'a> {
         let call = self.call;
         let Planned { plan, bound, .. } = &planned;
         let (moduli, way, bound) = (plan.moduli, plan.way, *bound);
-        let room = Blocks::largest(call.m, call.n, call.k).fit(|blocks| self.room(blocks, moduli));
-        let (blocks, room) = match room {
+        let (blocks, room) = match self.blocks(moduli) {
             Ok(room) => room,
             Err(reason) => return Outcome::Declined(reason),
         };
@@ -225,6 +243,7 @@ impl<'a> Run<'a> {
             phases,
             fresh,
             checked: check.as_ref().map(Check::outcome),
+            strassen: room.cut.levels,
         };
         for (number, at) in all.clone().enumerate() {
             let block = Block {
@@ -258,43 +277,68 @@ impl<'a> Run<'a> {
         Outcome::Done(report(planned.plan.out, phases, fresh))
     }
 
-    fn room(&self, blocks: &Blocks, moduli: usize) -> Result<Room, Reason> {
+    /// The largest blocks that there is room for, with as many levels of Strassen's form as are wanted, or fewer.
+    fn blocks(&self, moduli: usize) -> Result<(Blocks, Room), Reason> {
+        let (call, wanted) = (self.call, self.settings.strassen);
+        let largest = Blocks::largest(call.m, call.n, call.k);
+        let may_have =
+            |&Blocks { rows, columns, length }: &Blocks| wanted.for_block([rows, columns, length], GRANULES);
+        let with = |levels: usize| {
+            largest.fit(|blocks| match levels > may_have(blocks) {
+                true => Err(Reason::NoMemory),
+                false => self.room(blocks, Cut { levels }, moduli),
+            })
+        };
+        (1..=may_have(&largest)).rev().find_map(|levels| with(levels).ok()).map_or_else(|| with(0), Ok)
+    }
+
+    fn room(&self, blocks: &Blocks, cut: Cut, moduli: usize) -> Result<Room, Reason> {
         let kernels = self.kernels;
-        let at = Rectangle { i: 0, j: 0, rows: blocks.rows, columns: blocks.columns };
-        let tasks = Tasks::new(at, (kernels.blocking)(blocks.length), self.threads);
+        let (rows, columns, length) =
+            (cut.lines(blocks.rows), cut.lines(blocks.columns), cut.length(blocks.length));
+        let at = Rectangle { i: 0, j: 0, rows, columns };
+        let tasks = Tasks::new(at, (kernels.blocking)(length), self.threads);
         // Without a second part of the inner dimension residues live no longer than their task: one set for each thread. Smaller
         // blocks at the border have no more or larger tasks.
         let by_task = blocks.length < self.call.k;
-        let task = residue_bytes(tasks.most_tiles(), moduli);
-        let sets = if by_task { tasks.count } else { self.threads.min(tasks.count) };
-        let lines = |count| Packed::bytes(kernels, count, blocks.length, moduli);
+        let seats = self.threads.min(tasks.count);
+        let tiles = tasks.most_tiles() * cut.pieces();
+        let task = residue_bytes(tiles, moduli);
+        let sets = if by_task { tasks.count } else { seats };
+        let scratch = cut.scratch_bytes(tasks.most_tiles());
+        let operands = |lines| Operands::bytes(cut, kernels, lines, length, moduli);
         let overflow = || {
-            let elements = (blocks.rows + blocks.columns).checked_mul(blocks.length)?;
-            elements.checked_mul(moduli * kernels.element)?.checked_add(task.checked_mul(sets)?)
+            let elements = (rows + columns).checked_mul(length)?.checked_mul(cut.operands())?;
+            let packed = elements.checked_mul(moduli * kernels.element)?;
+            packed.checked_add(task.checked_mul(sets)?)?.checked_add(scratch.checked_mul(seats)?)
         };
         overflow().ok_or(Reason::NoMemory)?;
-        let (a_bytes, b_bytes, residues) = (lines(blocks.rows), lines(blocks.columns), piece_bytes(task));
-        let arena = Arena::take(piece_bytes(a_bytes) + piece_bytes(b_bytes) + sets * residues, self.limit())?;
+        let (a_bytes, b_bytes) = (operands(rows), operands(columns));
+        let (residues, scratch) = (piece_bytes(task), piece_bytes(scratch));
+        let bytes = piece_bytes(a_bytes) + piece_bytes(b_bytes) + sets * residues + seats * scratch;
+        let arena = Arena::take(bytes, self.limit())?;
         let mut pieces = arena.pieces();
         let (a, b) = (pieces.next(a_bytes), pieces.next(b_bytes));
-        let (rows, columns) = (blocks.rows, blocks.columns);
-        let mut written = empty(tasks.tiles())?;
-        written.resize_with(tasks.tiles(), || AtomicBool::new(false));
-        let stream = a_bytes + b_bytes >= STREAMED;
-        let packed = |start, lines| Packed::new(start, kernels, lines, blocks.length).streamed(stream);
+        let mut written = empty(tasks.count * tiles)?;
+        written.resize_with(tasks.count * tiles, || AtomicBool::new(false));
+        // What Strassen's form combines is read again at once.
+        let stream = cut.levels == 0 && a_bytes + b_bytes >= STREAMED;
         Ok(Room {
-            a: packed(a, rows),
-            b: packed(b, columns),
+            cut,
+            a: Operands::new(a, kernels, rows, length, moduli).streamed(stream),
+            b: Operands::new(b, kernels, columns, length, moduli).streamed(stream),
             residues: Residues { start: pieces.next(sets * residues).cast(), set: residues },
+            scratch: Residues { start: pieces.next(seats * scratch).cast(), set: scratch },
             by_task,
             tasks,
+            tiles,
             written,
             arena,
         })
     }
 }
 
-/// The residues of products: one set for each task that is in work.
+/// The residues of products: one set for each task, or thread, that is in work.
 struct Residues {
     start: *mut i8,
     set: usize,
@@ -311,14 +355,19 @@ impl Residues {
 
 /// The memory of the blocks, one after the other.
 struct Room {
-    a: Packed,
-    b: Packed,
+    cut: Cut,
+    a: Operands,
+    b: Operands,
     residues: Residues,
+    /// For each thread what Strassen's form needs beside them.
+    scratch: Residues,
     /// Each task of a block has a set of residues, kept from one part of the inner dimension to the next; else each thread has one.
     by_task: bool,
-    /// The tasks of a whole block.
+    /// The tasks of a part of a whole block.
     tasks: Tasks,
-    /// For each task as many as the largest has tiles: the tile is complete in C.
+    /// Tiles of the largest task in all pieces of C.
+    tiles: usize,
+    /// For each task so many: the tile is complete in C.
     written: Vec<AtomicBool>,
     arena: Box<Arena>,
 }
@@ -335,21 +384,49 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
+    /// The tasks, as rectangles of the first piece of C, filled up to whole panels.
     fn tasks(&self) -> Tasks {
-        self.room.tasks.within(self.at)
+        let cut = self.room.cut;
+        self.room.tasks.within(Rectangle {
+            rows: cut.lines(self.at.rows),
+            columns: cut.lines(self.at.columns),
+            ..self.at
+        })
     }
 
-    /// The flags of the tiles of a task.
-    fn written(&self, task: usize, at: &Rectangle) -> &[AtomicBool] {
-        &self.room.written[task * self.room.tasks.most_tiles()..][..tile_count(at)]
+    /// The rectangles of C that are computed in a task, each with the number of its first tile among those of the task. Their tiles
+    /// follow each other.
+    fn rectangles(&self, task: Rectangle) -> impl Iterator<Item = (Rectangle, usize)> + use<> {
+        let (at, cut) = (self.at, self.room.cut);
+        let (down, all) = (task.rows.div_ceil(PANEL), tile_count(&task));
+        (0..cut.pieces()).flat_map(move |number| {
+            let (r, c) = cut.piece(number);
+            let (i, j) = (task.i + r * cut.lines(at.rows), task.j + c * cut.lines(at.columns));
+            let rows = task.rows.min((at.i + at.rows).saturating_sub(i));
+            let columns = task.columns.min((at.j + at.columns).saturating_sub(j));
+            // Column of tiles by column of tiles where the block ends above the last tiles.
+            let width = if rows.div_ceil(PANEL) == down { task.columns } else { PANEL };
+            let columns_of_tiles = (0..columns).step_by(width).filter(move |_| rows > 0);
+            columns_of_tiles.map(move |first| {
+                let part = Rectangle { i, j: j + first, rows, columns: width.min(columns - first) };
+                (part, number * all + first / PANEL * down)
+            })
+        })
+    }
+
+    /// The flags of the tiles of a rectangle that is computed in a task.
+    fn written(&self, task: usize, at: &Rectangle, first: usize) -> &[AtomicBool] {
+        &self.room.written[task * self.room.tiles + first..][..tile_count(at)]
     }
 
     /// The tiles that are not complete.
     fn missing(&self) -> impl Iterator<Item = Rectangle> {
         let tasks = self.tasks();
-        (0..tasks.count).flat_map(move |task| {
-            let at = tasks.rectangle(task);
-            let written = self.written(task, &at);
+        let all = (0..tasks.count).flat_map(move |task| {
+            self.rectangles(tasks.rectangle(task)).map(move |(at, first)| (task, at, first))
+        });
+        all.flat_map(|(task, at, first)| {
+            let written = self.written(task, &at, first);
             tiles(at).zip(written).filter(|(_, done)| !done.load(Ordering::Acquire)).map(|(tile, _)| tile)
         })
     }
@@ -369,7 +446,7 @@ impl Block<'_> {
         self.room.written.iter().for_each(|done| done.store(false, Ordering::Relaxed));
         for first in (0..call.k).step_by(self.blocks.length) {
             let count = self.blocks.span(first, call.k);
-            let length = count.next_multiple_of(DEPTH);
+            let length = self.room.cut.length(count);
             let (a, b) =
                 (self.room.a.with_length(run.kernels, length), self.room.b.with_length(run.kernels, length));
             let clock = Instant::now();
@@ -383,12 +460,12 @@ impl Block<'_> {
             let needed = if *b_holds == Some((at.j, first)) { 1 } else { 2 };
             *b_holds = None;
             // SAFETY: A and B can be read by the contract of this function.
-            unsafe { run.residues(self.planned, &parts[..needed])? };
+            unsafe { run.residues(self.planned, self.room.cut, &parts[..needed])? };
             *b_holds = Some((at.j, first));
             phases.residues += clock.elapsed();
             let clock = Instant::now();
             // SAFETY: by the contract of this function.
-            unsafe { self.products(a, b, first > 0, first + count == call.k)? };
+            unsafe { self.products(&a, &b, first > 0, first + count == call.k)? };
             phases.product += clock.elapsed();
         }
         Ok(())
@@ -399,10 +476,11 @@ impl Block<'_> {
     /// # Safety
     ///
     /// As for [`crate::engine::Engine::gemm`]; the panels are packed.
-    unsafe fn products(&self, a: Packed, b: Packed, add: bool, last: bool) -> Result<(), Panicked> {
+    unsafe fn products(&self, a: &Operands, b: &Operands, add: bool, last: bool) -> Result<(), Panicked> {
+        let (room, run, moduli) = (self.room, self.run, self.planned.plan.moduli);
         let tasks = self.tasks();
         let next = AtomicUsize::new(0);
-        let seats = self.run.threads.min(tasks.count);
+        let seats = run.threads.min(tasks.count);
         team::run(seats, seats, &|seat| {
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
@@ -410,15 +488,25 @@ impl Block<'_> {
                     break;
                 }
                 let at = tasks.rectangle(task);
-                let residues = self.room.residues.set(if self.room.by_task { task } else { seat });
-                // SAFETY: by the contract of this function; the set of residues and the tiles of C belong to this task.
+                let residues = room.residues.set(if room.by_task { task } else { seat });
                 let (p, q) = ((at.i - self.at.i) / PANEL, (at.j - self.at.j) / PANEL);
                 let size = (at.rows.div_ceil(PANEL), at.columns.div_ceil(PANEL));
+                // SAFETY: by the contract of this function; the set of residues and the tiles of C belong to this task, the scratch
+                // to this seat.
                 unsafe {
-                    self.run.multiply(self.planned.plan.moduli, (a, b), (p, q), size, residues, add);
-                    if last {
-                        let written = self.written(task, &at);
-                        self.reconstruct(self.run.kernels, at, residues, written);
+                    if room.cut.levels == 0 {
+                        run.multiply(moduli, (a.get(0), b.get(0)), (p, q), size, residues, add);
+                    } else {
+                        let both = (residues, room.scratch.set(seat));
+                        run.multiply_pieces(moduli, room.cut, (a, b), ((p, q), size), both, add);
+                    }
+                    if !last {
+                        continue;
+                    }
+                    for (at, first) in self.rectangles(at) {
+                        let residues = residues.wrapping_add(first * moduli * TILE);
+                        let written = self.written(task, &at, first);
+                        self.reconstruct(run.kernels, at, residues, written);
                         if let Some(check) = self.check {
                             self.repair(check, at, residues, written);
                         }

@@ -63,6 +63,7 @@ mod tests {
     use crate::options::Mode;
     use crate::ozaki::moduli::MAX_MODULI;
     use crate::ozaki::plan::{Accuracy, Way};
+    use crate::ozaki::strassen::Levels;
 
     const SIZE: usize = 70;
 
@@ -79,6 +80,7 @@ mod tests {
             worth: MAX_MODULI,
             accuracy: Accuracy::Fp64,
             check: false,
+            strassen: Levels::NONE,
             threads: 1,
             workspace: None,
         };

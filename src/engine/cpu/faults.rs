@@ -8,6 +8,7 @@ use crate::gemm::{Gemm, Sizes, Transpose};
 use crate::options::Mode;
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::ozaki::plan::Accuracy;
+use crate::ozaki::strassen::Levels;
 use crate::route::Reason;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +21,7 @@ fn settings(mode: Mode, threads: usize) -> Settings {
         worth: MAX_MODULI,
         accuracy: Accuracy::Fp64,
         check: false,
+        strassen: Levels::NONE,
         threads,
         workspace: None,
     }
@@ -66,7 +68,9 @@ fn a_failed_allocation_makes_blocks_smaller_or_declines_the_call() {
     let engine = &super::PORTABLE;
     let modes = [Mode::Auto, Mode::Accurate, Mode::Fast].map(|mode| (mode, Bad::None));
     for (mode, bad) in modes.into_iter().chain([(Mode::Auto, Bad::NotFinite), (Mode::Auto, Bad::Hopeless)]) {
-        let settings = Settings { check: bad == Bad::NotFinite, ..settings(mode, 1) };
+        // With a level of Strassen's form in one of them.
+        let strassen = Levels { most: usize::from(mode == Mode::Accurate), least: 0 };
+        let settings = Settings { check: bad == Bad::NotFinite, strassen, ..settings(mode, 1) };
         let (outcome, want) = run(engine, &settings, bad);
         let Outcome::Done(report) = outcome else { panic!("{outcome:?}") };
         assert_eq!(report.out.count(), [0, 2, 1][bad as usize]);
@@ -118,8 +122,16 @@ unsafe fn pass(pass: &Pass) {
 fn a_panic_leaves_finished_tiles_and_names_the_rest() {
     let engine = CpuEngine::with(&PANICKING);
     let (mut declined, mut partial) = (0, 0);
-    for (threads, bad) in [(1, Bad::None), (3, Bad::None), (1, Bad::NotFinite)] {
-        let settings = settings(Mode::Auto, threads);
+    let cases = [
+        (1, Bad::None, 0),
+        (3, Bad::None, 0),
+        (1, Bad::NotFinite, 0),
+        (1, Bad::None, 1),
+        (3, Bad::NotFinite, 1),
+    ];
+    for (threads, bad, levels) in cases {
+        let settings =
+            Settings { strassen: Levels { most: levels, least: 0 }, ..settings(Mode::Auto, threads) };
         LEFT.store(usize::MAX, Ordering::Relaxed);
         let (_, want) = run(&engine, &settings, bad);
         for n in (0..).step_by(5) {
@@ -157,7 +169,10 @@ fn a_panic_leaves_finished_tiles_and_names_the_rest() {
                     }
                     partial += 1;
                 }
-                Outcome::Done(_) => break,
+                Outcome::Done(report) => {
+                    assert_eq!(report.strassen, levels);
+                    break;
+                }
                 Outcome::Native(_) => unreachable!("only where matrices are on a device"),
             }
         }

@@ -21,6 +21,7 @@ pub mod peek;
 pub mod probe;
 mod products;
 pub mod rate;
+mod strassen;
 pub mod team;
 pub mod threads;
 mod view;

@@ -9,7 +9,7 @@ pub const AHEAD: usize = 24;
 
 /// A hint that what is there will be read soon; any address will do.
 #[inline(always)]
-fn prefetch(at: *const f64) {
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults.
     unsafe {

@@ -64,6 +64,28 @@ impl Run<'_> {
         panels: Range<usize>,
         mut f: impl FnMut(usize, &Chunk, usize),
     ) {
+        let mut buffer = None;
+        let chunks = (0..part.count).step_by(DEPTH);
+        for (first, p) in chunks.flat_map(|first| panels.clone().map(move |p| (first, p))) {
+            // SAFETY: by the contract of this function.
+            unsafe { self.with_chunk(part, p, first, &mut buffer, |chunk| f(p, chunk, first)) };
+        }
+    }
+
+    /// Calls f(chunk) for the elements `first`.. of a panel of a part, both counted from its start. `buffer` is for chunks that the
+    /// kernels cannot take from the matrix.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read.
+    pub unsafe fn with_chunk(
+        &self,
+        part: &Part,
+        p: usize,
+        first: usize,
+        buffer: &mut Option<Buffer>,
+        f: impl FnOnce(&Chunk),
+    ) {
         let kernels = self.kernels;
         let order = (kernels.order)(part.side);
         let matrix = part.operand;
@@ -72,33 +94,25 @@ impl Run<'_> {
         } else {
             (Order::ElementMajor, matrix.element_stride, AHEAD.wrapping_mul(matrix.element_stride))
         };
-        let mut out = [0; GROUP];
-        for (out, p) in out.iter_mut().zip(panels.clone()) {
-            *out = part.view.out(part.first_line / PANEL + p);
+        let out = part.view.out(part.first_line / PANEL + p);
+        let changes = out != 0 || part.view.balance.is_some();
+        let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
+        let count = DEPTH.min(part.count - first);
+        if kernels.direct && stored == order && lines == PANEL && count == DEPTH && !changes {
+            let at = line * matrix.line_stride + (part.first + first) * matrix.element_stride;
+            let start = matrix.pointer().wrapping_add(at);
+            f(&Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) });
+            return;
         }
-        let changes = out != [0; GROUP] || part.view.balance.is_some();
-        let mut buffer = None;
-        let chunks = (0..part.count).step_by(DEPTH);
-        for (first, p) in chunks.flat_map(|first| panels.clone().map(move |p| (first, p))) {
-            let (line, lines) = (part.first_line + p * PANEL, PANEL.min(part.lines - p * PANEL));
-            let count = DEPTH.min(part.count - first);
-            if kernels.direct && stored == order && lines == PANEL && count == DEPTH && !changes {
-                let at = line * matrix.line_stride + (part.first + first) * matrix.element_stride;
-                let start = matrix.pointer().wrapping_add(at);
-                f(p, &Chunk { start, stride, order, ahead: next.wrapping_mul(size_of::<f64>()) }, first);
-                continue;
-            }
-            let buffer = buffer.get_or_insert_with(|| Buffer::new(order));
-            // SAFETY: the part is inside of the matrix.
-            unsafe { (kernels.gather)(matrix, (line, lines), (part.first + first, count), buffer) };
-            if changes {
-                let scale = part.view.scale(line, part.first + first);
-                let scale = scale.as_ref().map(|(lines, inner)| (lines, inner));
-                let change = Change { out: out[p - panels.start], scale };
-                // SAFETY: the CPU runs the kernels.
-                unsafe { (kernels.change)(buffer, &change) };
-            }
-            f(p, &buffer.chunk(), first);
+        let buffer = buffer.get_or_insert_with(|| Buffer::new(order));
+        // SAFETY: the part is inside of the matrix.
+        unsafe { (kernels.gather)(matrix, (line, lines), (part.first + first, count), buffer) };
+        if changes {
+            let scale = part.view.scale(line, part.first + first);
+            let scale = scale.as_ref().map(|(lines, inner)| (lines, inner));
+            // SAFETY: the CPU runs the kernels.
+            unsafe { (kernels.change)(buffer, &Change { out, scale }) };
         }
+        f(&buffer.chunk());
     }
 }

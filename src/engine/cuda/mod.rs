@@ -386,8 +386,16 @@ impl Attempt {
         if bound.is_some() && moduli > settings.worth {
             return Err(Stop::Declined(Reason::NoGain));
         }
-        let report =
-            Report { moduli, way, bound, out, phases: Phases::default(), fresh: false, checked: None };
+        let report = Report {
+            moduli,
+            way,
+            bound,
+            out,
+            phases: Phases::default(),
+            fresh: false,
+            checked: None,
+            strassen: 0,
+        };
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };

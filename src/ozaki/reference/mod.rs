@@ -3,6 +3,7 @@
 //! Nothing here shares arithmetic with the other files (but the list of moduli), so that a mistake in one is seen in the other.
 
 mod plan;
+pub mod strassen;
 
 use num_bigint::{BigInt, Sign};
 

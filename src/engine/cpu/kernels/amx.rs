@@ -36,6 +36,8 @@ pub static KERNELS: Kernels = Kernels {
     lower_bounds: avx512::lower_bounds,
     raise_needs: avx512::raise_needs,
     largest: avx512::largest,
+    combine: avx512::combine,
+    sum: avx512::sum,
 };
 
 const UNKNOWN: u8 = 0;

@@ -8,8 +8,8 @@ use std::arch::x86_64::*;
 
 use super::portable::{self, Packing};
 use super::{
-    Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
-    Place, Product, Reconstruction, Side, TILE, Tile, change as changes,
+    Blocking, Buffer, Change, Chunk, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order,
+    PANEL, Pass, Place, Product, Reconstruction, Side, Sum, TILE, Tile, change as changes, sums,
 };
 use crate::engine::cpu::packing;
 use crate::gemm::Lines;
@@ -45,6 +45,8 @@ pub static KERNELS: Kernels = Kernels {
     lower_bounds,
     raise_needs,
     largest,
+    combine,
+    sum,
 };
 
 pub static WITH_VNNI: Kernels = Kernels {
@@ -130,6 +132,8 @@ for_avx2! {
     fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut [i64]) -> bool =
         bounds.raise_needs(row_needs, column_needs);
     fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 = bounds.largest_key(row_needs, column_needs);
+    fn combine(what: &Combinations) = sums::combine_bytes(what, sums::store);
+    fn sum(what: &Sum) = sums::sum(what);
 }
 
 /// Elements of the inner dimension that are prepared for the products at a time.

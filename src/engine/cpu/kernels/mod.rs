@@ -20,8 +20,10 @@ pub mod avx2;
 pub mod avx512;
 pub mod change;
 pub mod portable;
+pub mod sums;
 
 pub use change::{Change, InnerOfPanel};
+pub use sums::{Combinations, Sum};
 
 /// Lines of a panel, and so rows and columns of a tile of C.
 pub const PANEL: usize = 32;
@@ -326,6 +328,9 @@ pub struct Kernels {
     pub lower_bounds: unsafe fn(products: &[Tile; 4], out: &mut [i64; TILE]),
     pub raise_needs: RaiseNeeds,
     pub largest: unsafe fn(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64,
+    /// [`sums::combine`] and [`sums::sum`], compiled for this CPU.
+    pub combine: unsafe fn(what: &Combinations),
+    pub sum: unsafe fn(what: &Sum),
 }
 
 /// The 32-bit sums of a tile.

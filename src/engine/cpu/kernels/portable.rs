@@ -4,8 +4,8 @@
 //! All but the products is here for other kernels too, which compile it for their CPU and store packed lines in their own way.
 
 use super::{
-    Blocking, Buffer, Change, Chunk, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
-    Place, Product, Reconstruction, Side, TILE, Tile, change as changes,
+    Blocking, Buffer, Change, Chunk, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order,
+    PANEL, Pass, Place, Product, Reconstruction, Side, Sum, TILE, Tile, change as changes, sums,
 };
 use crate::engine::cpu::packing::{gather, read_column, write_column};
 use crate::ozaki::bound::{magnitude, second_magnitude};
@@ -36,6 +36,8 @@ pub static KERNELS: Kernels = Kernels {
     lower_bounds,
     raise_needs,
     largest,
+    combine,
+    sum,
 };
 
 /// How packed lines are stored.
@@ -338,4 +340,16 @@ unsafe fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: &mut
 
 unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
     bounds.largest_key(row_needs, column_needs)
+}
+
+unsafe fn combine(what: &Combinations) {
+    let element = size_of::<i16>();
+    let (first, line) = (what.place.first * element, what.place.length * element);
+    // SAFETY: passed on from the caller.
+    unsafe { sums::combine::<i16>(what, first, (line, PANEL), DEPTH, sums::store) };
+}
+
+unsafe fn sum(what: &Sum) {
+    // SAFETY: passed on from the caller.
+    unsafe { sums::sum(what) };
 }

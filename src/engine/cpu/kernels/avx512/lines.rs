@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::super::{
-    Buffer, CACHE_LINE, Change, Chunk, DEPTH, InnerOfPanel, Order, PANEL, Place, Side, TILE, Tile,
-    change as changes,
+    Buffer, CACHE_LINE, Change, Chunk, Combinations, DEPTH, InnerOfPanel, Order, PANEL, Place, Side, Sum,
+    TILE, Tile, change as changes, sums,
 };
 use super::constants::{PART_BITS, RESIDUES, Residue};
 use super::reduce::{low_byte, remainder};
@@ -390,4 +390,35 @@ pub unsafe fn raise_needs(bounds: &Bounds, row_needs: &mut [i64], column_needs: 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
 pub unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i64 {
     bounds.largest_key(row_needs, column_needs)
+}
+
+/// # Safety
+///
+/// As above.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn combine(what: &Combinations) {
+    // What is not read again soon goes past the caches: its old contents are not fetched, which takes as long as to write it.
+    let stream = |to: &mut [i8; sums::BLOCK], values: [i8; sums::BLOCK]| {
+        // SAFETY: `sums::combine` stores in panels, 64 bytes at multiples of 64.
+        unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), _mm512_loadu_si512(values.as_ptr().cast())) };
+    };
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if what.last {
+            sums::combine_bytes(what, stream);
+            // Other threads are told by ordinary stores.
+            _mm_sfence();
+        } else {
+            sums::combine_bytes(what, sums::store);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As above.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+pub unsafe fn sum(what: &Sum) {
+    // SAFETY: passed on from the caller.
+    unsafe { sums::sum(what) };
 }

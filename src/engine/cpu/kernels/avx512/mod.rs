@@ -16,7 +16,9 @@ mod product;
 mod reconstruct;
 mod reduce;
 
-pub use lines::{add_inner, change, gather, largest, lower_bounds, order, raise_needs, residues, scan};
+pub use lines::{
+    add_inner, change, combine, gather, largest, lower_bounds, order, raise_needs, residues, scan, sum,
+};
 pub use magnitudes::{magnitude_at, magnitudes};
 pub use reconstruct::reconstruct;
 pub use reduce::{Reduction, residue_at};
@@ -46,6 +48,8 @@ pub static WITHOUT_IFMA: Kernels = Kernels {
     lower_bounds,
     raise_needs,
     largest,
+    combine,
+    sum,
 };
 
 /// The columns of a pass stay in the second cache, where the next pass comes meanwhile; the rows pass by.

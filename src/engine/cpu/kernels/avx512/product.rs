@@ -60,7 +60,7 @@ unsafe fn corrections(columns: *const u8, chunks: usize, out: &mut [i32; PANEL])
     }
 }
 
-/// A function for the sums of 32 rows and some columns from j on, which start with the corrections, or with what is in the tile too.
+/// A function for the sums of 32 rows and some columns from j on, which start with the corrections and, if so said, with what is in the tile.
 /// `next` makes a step for each chunk. Written out column by column: in a loop over columns the compiler keeps the sums in memory;
 /// and it would write out all groups if it knew their number.
 macro_rules! columns {
@@ -72,9 +72,8 @@ macro_rules! columns {
             columns: *const u8,
             chunks: usize,
             j: usize,
-            corrections: &[i32; PANEL],
+            (corrections, add): (&[i32; PANEL], bool),
             sums: *mut i32,
-            add: bool,
             next: &mut Stream,
         ) {
             const W: usize = [$($w),*].len();
@@ -129,17 +128,16 @@ unsafe fn tile(
     rows: &Unsigned,
     panel: *const u8,
     chunks: usize,
-    corrections: &[i32; PANEL],
+    start: (&[i32; PANEL], bool),
     sums: &mut Tile,
-    add: bool,
     next: &mut Stream,
 ) {
     let sums = sums.0.as_mut_ptr();
     // SAFETY: passed on from the caller.
     unsafe {
-        eleven_columns(rows, panel, chunks, 0, corrections, sums, add, next);
-        eleven_columns(rows, panel, chunks, 11, corrections, sums, add, next);
-        ten_columns(rows, panel, chunks, 22, corrections, sums, add, next);
+        eleven_columns(rows, panel, chunks, 0, start, sums, next);
+        eleven_columns(rows, panel, chunks, 11, start, sums, next);
+        ten_columns(rows, panel, chunks, 22, start, sums, next);
     }
 }
 
@@ -159,7 +157,8 @@ pub unsafe fn product(product: &Product, sums: &mut [Tile]) {
             corrections(columns.add(offset), chunks, &mut of_columns);
             for (p, sums) in sums.iter_mut().enumerate() {
                 unsigned.fill(rows.add(p * panel + offset), chunks);
-                tile(&unsigned, columns.add(offset), chunks, &of_columns, sums, add || first > 0, &mut next);
+                let start = (&of_columns, add || first > 0);
+                tile(&unsigned, columns.add(offset), chunks, start, sums, &mut next);
             }
         }
     }
@@ -202,7 +201,7 @@ pub unsafe fn pass(pass: &Pass) {
                     share(next_rows, lines, (q, pass.across), 1).step();
                     let next_columns = pass.next_columns.wrapping_add(q * pass.panel + offset);
                     let mut next = share(next_columns, lines, (p, pass.down), CALLS * chunks);
-                    tile(&unsigned, columns(q), chunks, &of_columns[q], &mut sums, false, &mut next);
+                    tile(&unsigned, columns(q), chunks, (&of_columns[q], false), &mut sums, &mut next);
                     let residues = pass.residues.add((q * pass.down + p) * pass.tile);
                     for pair in 0..PAIRS {
                         let sums = sums.0.as_ptr().add(2 * PANEL * pair);

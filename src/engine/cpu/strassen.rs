@@ -1,0 +1,364 @@
+//! Strassen's form (`ozaki::strassen`) in the walk of a block of C: packing its operands, and the residues of C from their products.
+//!
+//! With L levels the rows, the columns and the inner dimension of a block are cut into 2^L equal parts of whole panels and chunks,
+//! filled up with zeros. The 4^L pieces of each operand become 7^L operands of products, which are as large as a piece; combinations
+//! are formed while the residues of the pieces are in the cache. A task computes the same tiles of all 4^L pieces of C.
+
+use super::blocks::Packed;
+use super::driver::{Planned, Run};
+use super::kernels::{Buffer, Combinations, DEPTH, Kernels, PANEL, Pass, Side, Sum, TILE};
+use super::parts::{GROUP, Part};
+use crate::ozaki::moduli::{MODULI, crt};
+use crate::ozaki::strassen::{Block, MOST_LEVELS, PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS, STEPS, Step};
+
+/// So many pieces there are of each operand at most.
+const MOST_PARTS: usize = 1 << MOST_LEVELS;
+
+/// How a block is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub levels: usize,
+}
+
+/// What the parts of the rows, the columns and the inner dimension are multiples of.
+pub const GRANULES: [usize; 3] = [PANEL, PANEL, DEPTH];
+
+impl Cut {
+    /// Parts of the lines and of the inner dimension.
+    pub fn parts(self) -> usize {
+        1 << self.levels
+    }
+
+    /// Pieces of a matrix.
+    pub fn pieces(self) -> usize {
+        self.parts() * self.parts()
+    }
+
+    /// Operands of products on each side.
+    pub fn operands(self) -> usize {
+        PRODUCTS.pow(self.levels as u32)
+    }
+
+    /// Lines of a part.
+    pub fn lines(self, lines: usize) -> usize {
+        lines.div_ceil(PANEL).div_ceil(self.parts()) * PANEL
+    }
+
+    /// Elements of a part of the inner dimension.
+    pub fn length(self, length: usize) -> usize {
+        length.div_ceil(DEPTH).div_ceil(self.parts()) * DEPTH
+    }
+
+    /// The part of the lines and of the columns in which a piece of C is.
+    pub fn piece(self, number: usize) -> (usize, usize) {
+        (0..self.levels).rev().fold((0, 0), |(i, j), level| {
+            let quadrant = number >> (2 * level) & 3;
+            (2 * i + quadrant / 2, 2 * j + quadrant % 2)
+        })
+    }
+
+    /// The place among the operands at which a piece of an operand is before they are formed.
+    fn operand(self, side: Side, part: usize, inner: usize) -> usize {
+        let places = match side {
+            Side::Rows => PLACES_OF_ROWS,
+            Side::Columns => PLACES_OF_COLUMNS,
+        };
+        (0..self.levels)
+            .rev()
+            .fold(0, |place, level| PRODUCTS * place + places[part >> level & 1][inner >> level & 1])
+    }
+
+    /// Bytes that a thread needs beside the residues of a task of so many tiles.
+    pub fn scratch_bytes(self, tiles: usize) -> usize {
+        (0..self.levels).map(|level| 2 * 4usize.pow(level as u32) * tiles * TILE).sum()
+    }
+}
+
+/// The packed operands of one side, one after the other.
+#[derive(Clone, Copy)]
+pub struct Operands {
+    first: Packed,
+    /// Bytes from one to the next.
+    apart: usize,
+}
+
+impl Operands {
+    pub fn bytes(cut: Cut, kernels: &Kernels, lines: usize, length: usize, moduli: usize) -> usize {
+        cut.operands() * Packed::bytes(kernels, lines, length, moduli)
+    }
+
+    /// For parts of so many lines and elements; `start` has room for the same `bytes`.
+    pub fn new(start: *mut u8, kernels: &Kernels, lines: usize, length: usize, moduli: usize) -> Self {
+        let apart = Packed::bytes(kernels, lines, length, moduli);
+        Self { first: Packed::new(start, kernels, lines, length), apart }
+    }
+
+    /// The same memory for parts of fewer elements.
+    pub fn with_length(self, kernels: &Kernels, length: usize) -> Self {
+        Self { first: self.first.with_length(kernels, length), ..self }
+    }
+
+    /// See [`Packed::streamed`].
+    pub fn streamed(self, stream: bool) -> Self {
+        Self { first: self.first.streamed(stream), ..self }
+    }
+
+    pub fn get(&self, number: usize) -> Packed {
+        self.first.moved(number * self.apart)
+    }
+}
+
+impl Run<'_> {
+    /// The residues of the operands of products for some panels of a part.
+    ///
+    /// # Safety
+    ///
+    /// The matrix can be read, and nobody else uses the panels.
+    pub unsafe fn pack_operands(
+        &self,
+        planned: &Planned,
+        part: &Part,
+        cut: Cut,
+        operands: &Operands,
+        group: usize,
+    ) {
+        let (kernels, moduli, side) = (self.kernels, planned.plan.moduli, part.side);
+        let piece = Part { lines: cut.lines(part.lines), ..*part };
+        let panels = piece.panels(group);
+        let of_part = piece.lines / PANEL;
+        let mut of_panels = [[([0; PANEL], 0); GROUP]; MOST_PARTS];
+        for (number, of_panels) in of_panels[..cut.parts()].iter_mut().enumerate() {
+            for (of_panel, p) in of_panels.iter_mut().zip(panels.clone()) {
+                let p = number * of_part + p;
+                if p * PANEL < part.lines {
+                    *of_panel = planned.shifts(part, p);
+                }
+            }
+        }
+        let mut buffer = None;
+        let nothing = Buffer::new((kernels.order)(side));
+        let length = cut.length(part.count);
+        for at in (0..length).step_by(DEPTH) {
+            for (number, inner) in (0..cut.parts()).flat_map(|i| (0..cut.parts()).map(move |h| (i, h))) {
+                let to = operands.get(cut.operand(side, number, inner));
+                let first = inner * length + at;
+                for p in panels.clone() {
+                    let (s, bits) = &of_panels[number][p - panels.start];
+                    let place = to.place(0, p, at);
+                    let from = number * of_part + p;
+                    // SAFETY: by the contract of this function, here and below.
+                    unsafe {
+                        if from * PANEL < part.lines && first < part.count {
+                            self.with_chunk(part, from, first, &mut buffer, |chunk| {
+                                (kernels.residues)(side, chunk, s, *bits, moduli, place);
+                            });
+                        } else {
+                            (kernels.residues)(side, &nothing.chunk(), s, 0, moduli, place);
+                        }
+                    }
+                }
+            }
+            for p in panels.clone() {
+                unsafe { self.combine(side, moduli, cut, operands, p, at) };
+            }
+        }
+    }
+
+    /// All combinations of a chunk: first those of the outer level for each place of the inner one, then those of the inner level.
+    ///
+    /// # Safety
+    ///
+    /// The pieces are packed, and nobody else uses the panels.
+    unsafe fn combine(&self, side: Side, moduli: usize, cut: Cut, operands: &Operands, p: usize, at: usize) {
+        for level in 0..cut.levels {
+            let inner = Cut { levels: cut.levels - level - 1 };
+            let apart = inner.operands();
+            let parts = |i| (0..inner.parts()).map(move |h| (i, h));
+            for outer in (0..cut.operands()).step_by(PRODUCTS * apart) {
+                for (i, h) in (0..inner.parts()).flat_map(parts) {
+                    let first = operands.get(outer + inner.operand(side, i, h));
+                    let apart = apart * operands.apart;
+                    let last = inner.levels == 0;
+                    let what = Combinations { side, moduli, place: first.place(0, p, at), apart, last };
+                    // SAFETY: by the contract of this function.
+                    unsafe { (self.kernels.combine)(&what) };
+                }
+            }
+        }
+    }
+
+    /// The residues of C for the tiles `down` by `across` of every piece, whose first panels are p and q. Those of a piece follow each
+    /// other as in [`Run::multiply`], and the pieces too.
+    ///
+    /// # Safety
+    ///
+    /// The operands are packed, and nobody else uses the residues and the scratch.
+    pub unsafe fn multiply_pieces(
+        &self,
+        moduli: usize,
+        cut: Cut,
+        operands: (&Operands, &Operands),
+        (first, size): ((usize, usize), (usize, usize)),
+        (residues, scratch): (*mut i8, *mut i8),
+        add: bool,
+    ) {
+        let tiles = size.0 * size.1;
+        for l in 0..moduli {
+            let walk = Walk { run: self, operands, first, size, modulus: l, factor: crt(moduli).inverses[l] };
+            let c = Residues {
+                start: residues.wrapping_add(l * TILE),
+                piece: tiles * moduli * TILE,
+                tile: moduli * TILE,
+            };
+            // SAFETY: by the contract of this function.
+            unsafe { walk.product(cut.levels, 0, (l + 1, 0), c, scratch, (add, false)) };
+        }
+    }
+}
+
+/// Residues of one modulus.
+#[derive(Clone, Copy)]
+struct Residues {
+    start: *mut i8,
+    /// Bytes from piece to piece and from tile to tile.
+    piece: usize,
+    tile: usize,
+}
+
+/// The products of a task for one modulus.
+struct Walk<'a> {
+    run: &'a Run<'a>,
+    operands: (&'a Operands, &'a Operands),
+    first: (usize, usize),
+    size: (usize, usize),
+    modulus: usize,
+    factor: i32,
+}
+
+impl Walk<'_> {
+    /// The product of operand `number` of both sides, with levels below it, put to `c` or added or subtracted. `next` are modulus and
+    /// number of the product after it, as a hint.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Run::multiply_pieces`].
+    unsafe fn product(
+        &self,
+        levels: usize,
+        number: usize,
+        next: (usize, usize),
+        c: Residues,
+        scratch: *mut i8,
+        (add, negate): (bool, bool),
+    ) {
+        if levels == 0 {
+            // SAFETY: by the contract of this function, here and below.
+            unsafe { self.pass(number, next, c, (add, negate)) };
+            return;
+        }
+        let tiles = self.size.0 * self.size.1;
+        let (below, pieces) = (PRODUCTS.pow(levels as u32 - 1), 4usize.pow(levels as u32 - 1));
+        let block = |at: usize| Residues {
+            start: scratch.wrapping_add(at * pieces * tiles * TILE),
+            piece: tiles * TILE,
+            tile: TILE,
+        };
+        let (x, y, scratch) = (block(0), block(1), block(2).start);
+        let c_of = |q: usize| Residues { start: c.start.wrapping_add(q * pieces * c.piece), ..c };
+        let first_of = |m: usize| number + m * below;
+        for (at, step) in STEPS.iter().enumerate() {
+            let (m, into, add, negate) = match *step {
+                Step::Set(m, into) => (m, into, false, negate),
+                Step::Add(m, into) => (m, into, true, negate),
+                Step::Subtract(m, into) => (m, into, true, !negate),
+                Step::TakeX(q) => {
+                    unsafe { self.take(x, None, c_of(q), pieces, add) };
+                    continue;
+                }
+                Step::TakeXAndY(q) => {
+                    unsafe { self.take(x, Some(y), c_of(q), pieces, add) };
+                    continue;
+                }
+            };
+            let into = match into {
+                Block::C(q) => c_of(q),
+                Block::X => x,
+                Block::Y => y,
+            };
+            let after = STEPS[at + 1..].iter().find_map(|step| match *step {
+                Step::Set(m, _) | Step::Add(m, _) | Step::Subtract(m, _) => Some(m),
+                Step::TakeX(_) | Step::TakeXAndY(_) => None,
+            });
+            let next = after.map_or(next, |m| (self.modulus, first_of(m)));
+            unsafe { self.product(levels - 1, first_of(m), next, into, scratch, (add, negate)) };
+        }
+    }
+
+    /// X, or X + Y, to some pieces of C.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Run::multiply_pieces`].
+    unsafe fn take(&self, x: Residues, y: Option<Residues>, c: Residues, pieces: usize, add: bool) {
+        for piece in 0..pieces {
+            let of = |block: Residues| block.start.wrapping_add(piece * block.piece);
+            let sum = Sum {
+                modulus: self.modulus,
+                tiles: self.size.0 * self.size.1,
+                x: of(x),
+                y: y.map(|y| of(y).cast_const()),
+                out: of(c),
+                apart: c.tile,
+                add,
+            };
+            // SAFETY: by the contract of this function.
+            unsafe { (self.run.kernels.sum)(&sum) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Run::multiply_pieces`].
+    unsafe fn pass(&self, number: usize, next: (usize, usize), c: Residues, (add, negate): (bool, bool)) {
+        let kernels = self.run.kernels;
+        let (p, q) = self.first;
+        let panels = |l: usize, number: usize| {
+            (self.operands.0.get(number).panel(l, p), self.operands.1.get(number).panel(l, q))
+        };
+        let Packed { length, panel, .. } = self.operands.0.get(number);
+        let (rows, columns) = panels(self.modulus, number);
+        let depth = (kernels.blocking)(length).depth;
+        for first in (0..length).step_by(depth) {
+            let count = depth.min(length - first);
+            let at = |(rows, columns): (*mut u8, *mut u8), first: usize| {
+                let offset = |side| (kernels.element_at)(side, length, 0, first) * kernels.element;
+                let rows = rows.wrapping_add(offset(Side::Rows)).cast_const();
+                (rows, columns.wrapping_add(offset(Side::Columns)).cast_const())
+            };
+            let next = if first + count < length {
+                at((rows, columns), first + count)
+            } else {
+                at(panels(next.0, next.1), 0)
+            };
+            let (rows, columns) = at((rows, columns), first);
+            let pass = Pass {
+                rows,
+                columns,
+                panel,
+                length,
+                count,
+                down: self.size.0,
+                across: self.size.1,
+                modulus: self.modulus,
+                factor: if negate { MODULI[self.modulus] - self.factor } else { self.factor },
+                residues: c.start,
+                tile: c.tile,
+                add: add || first > 0,
+                next_rows: next.0,
+                next_columns: next.1,
+            };
+            // SAFETY: by the contract of this function.
+            unsafe { (kernels.pass)(&pass) };
+        }
+    }
+}
