@@ -123,25 +123,29 @@ __device__ inline int canonical(int lifted, const Modulus& m) {
 // Where a line of A lies for the product kernels (kernels/product_mma.cu): in every block of 64, line 16 q + 2 j + b at 8 j + 2 q + b.
 __device__ inline int place(int line) { return (line & ~63) | (line >> 1 & 7) << 3 | (line >> 4 & 3) << 1 | (line & 1); }
 
-// out[l * plane + line * pitch + h] = the canonical residue of RN_int(x 2^scale) modulo p_l for l < moduli, with zeros for h in
-// length..pitch and for lines in lines..padded_lines. x must be finite. If permuted is not 0, place(line) stands for line there.
-// pitch and plane must be multiples of 4 and out be aligned to 4 (cuBLAS asks for these too), with `permuted` padded_lines one of 64.
-// Launch: block 256; grid x = ceil(padded_lines / 16), y = min(65535, ceil(pitch / 128)).
-extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long line_stride, long long element_stride, int lines,
-                                        int length, int padded_lines, const int* __restrict__ scales, int moduli,
-                                        signed char* __restrict__ out, long long pitch, long long plane, int permuted)
-{
+// An operand: its lines, and where their residues go.
+struct Operand {
+    const double* x;
+    long long line_stride, element_stride;
+    int lines, padded_lines;
+    const int* scales;
+    signed char* out;
+    bool permuted;
+};
+
+// Residues of the lines of a tile. Every element is read once, for all moduli.
+__device__ inline void residues(const Operand& a, int first_line, int length, int moduli, long long pitch) {
     __shared__ double tile[LINES * TILE_LINE];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int first_line = blockIdx.x * LINES;
-    const bool aligned = ((unsigned long long)x % 16 == 0) && line_stride % 2 == 0;
+    const bool aligned = ((unsigned long long)a.x % 16 == 0) && a.line_stride % 2 == 0;
+    const long long plane = a.padded_lines * pitch;
     for (long long first = (long long)blockIdx.y * DEPTH; first < pitch; first += (long long)gridDim.y * DEPTH) {
-        if (element_stride != 1) {
+        if (a.element_stride != 1) {
             __syncthreads();   // the tile before has been used
             const int line = first_line + threadIdx.x % LINES;
             for (int at = threadIdx.x / LINES; at < DEPTH; at += 256 / LINES) {
                 const long long h = first + at;
-                const double value = line < lines && h < length ? x[line * line_stride + h * element_stride] : 0.0;
+                const double value = line < a.lines && h < length ? a.x[line * a.line_stride + h * a.element_stride] : 0.0;
                 tile[threadIdx.x % LINES * TILE_LINE + at % 4 * 33 + at / 4] = value;
             }
             __syncthreads();
@@ -149,13 +153,13 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long 
         const long long h = first + 4 * lane;
         for (int in_tile = warp; in_tile < LINES; in_tile += WARPS) {
             const int line = first_line + in_tile;
-            if (line >= padded_lines || h >= pitch) continue;
+            if (line >= a.padded_lines || h >= pitch) continue;
             double values[4] = {};
             int scale = 0;
-            if (line < lines) {
-                scale = scales[line];
-                if (element_stride == 1) {
-                    load_four(x + line * line_stride, h, length, aligned, values);
+            if (line < a.lines) {
+                scale = a.scales[line];
+                if (a.element_stride == 1) {
+                    load_four(a.x + line * a.line_stride, h, length, aligned, values);
                 } else {
 #pragma unroll
                     for (int n = 0; n < 4; n++) values[n] = tile[in_tile * TILE_LINE + n * 33 + lane];
@@ -168,7 +172,7 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long 
                 digits[n] = scaled(values[n], scale);
                 bytes |= digits[n].bytes;
             }
-            signed char* to = out + (permuted ? place(line) : line) * pitch + h;
+            signed char* to = a.out + (a.permuted ? place(line) : line) * pitch + h;
 #pragma unroll
             for (int l = 0; l < MAX_MODULI; l++) {
                 if (l >= moduli) break;
@@ -187,4 +191,29 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ x, long long 
             }
         }
     }
+}
+
+// Both operands of a product in one launch; padded lines of 0 leave one out. For l < moduli, with the names of either operand:
+// out[(l * padded_lines + line) * pitch + h] = the canonical residue of RN_int(x 2^scale) modulo p_l, with zeros for h in
+// length..pitch and for lines in lines..padded_lines. x must be finite. If permuted is not 0, place(line) stands for line in A.
+// pitch must be a multiple of 4 and out be aligned to 4 (cuBLAS asks for these too), with `permuted` padded_a one of 64.
+// Launch: block 256; grid x = ceil(padded_a / 16) + ceil(padded_b / 16), y = min(65535, ceil(pitch / 128)).
+extern "C" __global__ void oz2_residues(const double* __restrict__ a, long long line_stride_a, long long element_stride_a, int lines_a,
+                                        int padded_a, const int* __restrict__ scales_a, signed char* __restrict__ out_a,
+                                        const double* __restrict__ b, long long line_stride_b, long long element_stride_b, int lines_b,
+                                        int padded_b, const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length,
+                                        int moduli, long long pitch, int permuted)
+{
+    const int blocks_a = (padded_a + LINES - 1) / LINES, block = blockIdx.x;
+    const bool is_a = block < blocks_a;
+    // Field by field: a choice between two structures would put both into local memory.
+    const Operand of{is_a ? a : b,
+                     is_a ? line_stride_a : line_stride_b,
+                     is_a ? element_stride_a : element_stride_b,
+                     is_a ? lines_a : lines_b,
+                     is_a ? padded_a : padded_b,
+                     is_a ? scales_a : scales_b,
+                     is_a ? out_a : out_b,
+                     is_a && permuted != 0};
+    residues(of, (is_a ? block : block - blocks_a) * LINES, length, moduli, pitch);
 }

@@ -317,6 +317,47 @@ fn fused_or_not() {
     start_anew();
 }
 
+/// What a call launches once its plan is made: with the fused product three kernels.
+fn three_launches() {
+    let mut random = Random(28);
+    let mut p = problem(&mut random, (140, 70, 90), (0, 0));
+    (p.alpha, p.beta) = (0.75, 0.5);
+    p.run_with(&CUDA, &DEFAULTS, PLAIN);
+    for (mode, checked) in [(Mode::Auto, false), (Mode::Fast, true), (Mode::Accurate, false)] {
+        set_faults("");
+        let settings = Settings { mode, check: checked, ..DEFAULTS };
+        let (outcome, _) = p.run_with(&CUDA, &settings, PLAIN);
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+        const PLAN: [&str; 8] = [
+            "scan",
+            "magnitudes",
+            "add_bounds",
+            "needs",
+            "meet",
+            "maxima",
+            "largest_bits",
+            "largest_leading",
+        ];
+        let name = |(name, count): (String, u64)| Some((name.strip_prefix("launch:oz2_")?.to_owned(), count));
+        let after: Vec<_> = counts()
+            .into_iter()
+            .filter_map(name)
+            .filter(|(name, _)| !PLAN.contains(&name.as_str()))
+            .map(|(name, count)| {
+                (if name.starts_with("product") { "product".to_owned() } else { name }, count)
+            })
+            .collect();
+        let names = if is_fused() {
+            ["product", "reconstruct", "residues"]
+        } else {
+            ["reconstruct", "reduce", "residues"]
+        };
+        assert_eq!(after, names.map(|name| (name.to_owned(), 1)), "{mode:?}");
+        let products = counts().iter().find(|(name, _)| name == "launch:gemm").map_or(0, |x| x.1);
+        assert_eq!(products, u64::from(mode != Mode::Fast) + u64::from(!is_fused()), "{mode:?}");
+    }
+}
+
 /// A wrong bit in a product, once: the block is computed again, and C has the bits of a healthy call. Again and again: the call is
 /// declined, or the rest of it named.
 fn wrong_bits() {
@@ -397,6 +438,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     random_calls();
     long_inner_dimension();
     fused_or_not();
+    three_launches();
     wrong_bits();
     if std::env::var_os("SOFTGPU_MODE").is_none_or(|mode| mode == "lazy") {
         faults();

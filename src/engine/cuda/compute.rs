@@ -94,9 +94,11 @@ impl Run<'_> {
             words[0] = crt.inverses[l].into();
             words[1..].copy_from_slice(&crt.weights[l]);
         }
-        self.write(self.device.existing(Region::Constants), &words)?;
-        self.write(self.a.statistics.scales, &plan.rows)?;
-        self.write(self.b.statistics.scales, &plan.columns)
+        let sent = self
+            .send(self.device.existing(Region::Constants), &words)
+            .and_then(|()| self.send(self.a.statistics.scales, &plan.rows))
+            .and_then(|()| self.send(self.b.statistics.scales, &plan.columns));
+        sent.and(self.device.wait_for(self.device.compute))
     }
 
     /// The emulated product. `progress` tells after a fault how far it came; nothing of C is written before the first block
@@ -153,40 +155,26 @@ impl Run<'_> {
             // SAFETY: by the contract of this function.
             unsafe { self.load_c(at, c, c_on_device)? };
         }
+        let scales = [self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales];
         for (first, length) in spans(self.call.k, blocks) {
             let pitch = layout.length(length);
             let shape = [rows, columns, pitch];
             let [of_a, of_b] = pieces_for(at, first, length);
             // SAFETY: by the contract of this function.
-            let [lines_a, lines_b] = unsafe { self.load_missing([of_a, of_b])? };
-            if let Some(lines) = lines_a {
-                let scales = self.a.statistics.from(at.i).scales;
-                self.device.residues(
-                    &lines,
-                    (rows as i32, !layout.sums),
-                    scales,
-                    moduli as i32,
-                    Region::PlanesA,
-                    pitch as i64,
-                )?;
-                self.a.planes_hold = of_a.key();
-            }
-            if let Some(lines) = lines_b {
-                let scales = self.b.statistics.from(at.j).scales;
-                self.device.residues(
-                    &lines,
-                    (columns as i32, false),
-                    scales,
-                    moduli as i32,
-                    Region::PlanesB,
-                    pitch as i64,
-                )?;
-                self.b.planes_hold = of_b.key();
+            let missing = unsafe { self.load_missing([of_a, of_b])? };
+            if missing.iter().any(Option::is_some) {
+                let residues =
+                    self.device.residues(missing, [rows, columns], scales, moduli, pitch, !layout.sums);
+                // SAFETY: the regions hold the planes.
+                unsafe { self.device.start(&residues)? };
+                (self.a.planes_hold, self.b.planes_hold) = (of_a.key(), of_b.key());
             }
             self.device.record(Event::Consumed, self.device.compute)?;
             self.phase("residues")?;
             if !layout.sums {
-                self.device.fused_product(shape, moduli, first > 0)?;
+                let product = self.device.fused_product(shape, moduli, first > 0)?;
+                // SAFETY: as above.
+                unsafe { self.device.start(&product)? };
                 self.phase("product")?;
                 continue;
             }
@@ -199,7 +187,6 @@ impl Run<'_> {
             }
         }
         let (mu, nu) = normalised(self.call.alpha);
-        let (s, t) = (self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales);
         let alpha_beta = (mu, nu, self.call.beta);
         let check = if self.settings.check { self.check_words(slot) } else { 0 };
         if check != 0 {
@@ -207,7 +194,9 @@ impl Run<'_> {
             self.set(check + size_of::<[u64; 2]>() as u64, 0xFF, size_of::<u64>())?;
         }
         let shape = [at.rows, at.columns, rows];
-        self.device.reconstruct(shape, entries, [s, t], moduli, alpha_beta, (c, check))?;
+        let reconstruct = self.device.reconstruct(shape, entries, scales, moduli, alpha_beta, (c, check));
+        // SAFETY: as above.
+        unsafe { self.device.start(&reconstruct)? };
         self.device.record(done, self.device.compute)?;
         self.phase("reconstruct")
     }

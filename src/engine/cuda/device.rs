@@ -3,7 +3,7 @@
 //! Everything is made once and never destroyed: at exit the driver may be gone before us, and what the process held goes with
 //! it. The host program's current context is put back after every call ([`Current`]).
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -372,34 +372,8 @@ impl Device {
         [self.load, self.compute, self.store].into_iter().try_for_each(|stream| self.wait_for(stream))
     }
 
-    /// Launches a kernel on the compute stream.
-    ///
-    /// # Safety
-    ///
-    /// The parameters are those of the kernel, and the memory behind them is large enough.
-    pub unsafe fn launch(
-        &self,
-        kernel: Kernel,
-        grid: [usize; 2],
-        block: [usize; 2],
-        parameters: &mut [*mut c_void],
-    ) -> Result<(), Fault> {
-        // SAFETY: by the contract of this function.
-        unsafe {
-            self.libraries.driver.cuLaunchKernel(
-                self.functions[kernel as usize],
-                grid[0] as c_uint,
-                grid[1] as c_uint,
-                1,
-                block[0] as c_uint,
-                block[1] as c_uint,
-                1,
-                0,
-                self.compute,
-                parameters.as_mut_ptr(),
-                null_mut(),
-            )
-        }
+    pub fn function(&self, kernel: Kernel) -> CUfunction {
+        self.functions[kernel as usize]
     }
 }
 

@@ -1,10 +1,11 @@
 //! The kernels as methods: their parameters, and the rule for their grids (see the sources in kernels/).
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::device::{Device, Kernel, Region};
+use super::launch::Launch;
 use super::library::Fault;
 
 /// Where a kernel finds the lines of an operand on the device.
@@ -81,17 +82,24 @@ pub struct DeviceBounds {
     pub column: DeviceStatistics,
 }
 
-/// Launches a kernel with the named variables as its parameters.
+/// A launch of a kernel with these parameters, which must be those of the kernel in kernels/.
 macro_rules! launch {
-    ($device:expr, $kernel:ident, $grid:expr, $block:expr, $($parameter:expr),*) => {{
-        let mut parameters = [$((&raw const $parameter).cast_mut().cast::<c_void>()),*];
-        // SAFETY: the parameters are those of the kernel in kernels/; the driver copies them during the launch.
-        unsafe { $device.launch(Kernel::$kernel, $grid, $block, &mut parameters) }
+    ($device:expr, $kernel:ident, $grid:expr, $($parameter:expr),*) => {
+        Launch::new($device.function(Kernel::$kernel), $grid, BLOCK)$(.with($parameter))*
+    };
+}
+
+/// Queues such a launch.
+macro_rules! start {
+    ($device:expr, $($launch:tt)*) => {{
+        let launch = launch!($device, $($launch)*);
+        // SAFETY: the parameters are those of the kernel, and name regions that are large enough.
+        unsafe { $device.start(&launch) }
     }};
 }
 
-/// The block of every kernel.
-const BLOCK: [usize; 2] = [256, 1];
+/// The threads of a block of every kernel.
+const BLOCK: usize = 256;
 /// The most blocks in the second direction; kernels go on in strides.
 const MOST_Y: usize = 65535;
 
@@ -107,11 +115,10 @@ fn entries(b: &DeviceBounds, tile: [usize; 2]) -> [usize; 2] {
 
 impl Device {
     pub fn scan(&self, x: &DeviceLines, s: &DeviceStatistics) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             Scan,
             grid([x.lines as usize, x.length as usize], [32, 512]),
-            BLOCK,
             x.address,
             x.line_stride,
             x.element_stride,
@@ -134,11 +141,10 @@ impl Device {
         sums: bool,
     ) -> Result<(), Fault> {
         let (sum, square): (CUdeviceptr, CUdeviceptr) = if sums { (s.sums, s.squares) } else { (0, 0) };
-        launch!(
+        start!(
             self,
             Magnitudes,
             grid([padded as usize, pitch as usize], [16, 512]),
-            BLOCK,
             x.address,
             x.line_stride,
             x.element_stride,
@@ -161,15 +167,14 @@ impl Device {
         first: bool,
     ) -> Result<(), Fault> {
         let (number, first) = (count as i64, c_int::from(first));
-        launch!(self, AddBounds, grid([count, 1], [256, 1]), BLOCK, sums, g, number, first)
+        start!(self, AddBounds, grid([count, 1], [256, 1]), sums, g, number, first)
     }
 
     pub fn needs(&self, b: &DeviceBounds, accuracy: i32, zeros: CUdeviceptr) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             Needs,
             entries(b, [256, 32]),
-            BLOCK,
             b.g,
             b.ld,
             b.rows,
@@ -186,11 +191,10 @@ impl Device {
     }
 
     pub fn meet(&self, a: &DeviceLines, x: &DeviceLines, b: &DeviceBounds) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             Meet,
             entries(b, [64, 64]),
-            BLOCK,
             a.address,
             a.line_stride,
             a.element_stride,
@@ -210,11 +214,10 @@ impl Device {
     }
 
     pub fn maxima(&self, b: &DeviceBounds) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             Maxima,
             entries(b, [256, 32]),
-            BLOCK,
             b.g,
             b.ld,
             b.rows,
@@ -229,11 +232,10 @@ impl Device {
     }
 
     pub fn largest_bits(&self, b: &DeviceBounds, bits: CUdeviceptr) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             LargestBits,
             entries(b, [256, 32]),
-            BLOCK,
             b.g,
             b.ld,
             b.rows,
@@ -254,11 +256,10 @@ impl Device {
         bits: CUdeviceptr,
         leading: CUdeviceptr,
     ) -> Result<(), Fault> {
-        launch!(
+        start!(
             self,
             LargestLeading,
             entries(b, [256, 32]),
-            BLOCK,
             b.g,
             b.ld,
             b.rows,
@@ -274,35 +275,45 @@ impl Device {
         )
     }
 
-    /// Residues of a piece modulo the first `moduli` moduli, a plane of padded lines for each; `permuted`: the lines as the fused
-    /// product wants those of A.
+    /// Residues of pieces of A and B modulo the first `moduli` moduli: for each a plane of `padded` lines of `pitch` elements. What is
+    /// None is left as it is. `permuted`: the lines of A as the fused product wants them.
     pub fn residues(
         &self,
-        x: &DeviceLines,
-        (padded, permuted): (i32, bool),
-        scales: CUdeviceptr,
-        moduli: i32,
-        out: Region,
-        pitch: i64,
-    ) -> Result<(), Fault> {
-        let (out, plane, permuted) = (self.existing(out), i64::from(padded) * pitch, c_int::from(permuted));
+        pieces: [Option<DeviceLines>; 2],
+        padded: [usize; 2],
+        scales: [CUdeviceptr; 2],
+        moduli: usize,
+        pitch: usize,
+        permuted: bool,
+    ) -> Launch {
+        let none = DeviceLines { address: 0, line_stride: 0, element_stride: 1, lines: 0, length: 0 };
+        let lines = |piece: Option<DeviceLines>, padded: usize| piece.map_or(0, |_| padded);
+        let [lines_a, lines_b] = [lines(pieces[0], padded[0]), lines(pieces[1], padded[1])];
+        let length = pieces.iter().flatten().map(|piece| piece.length).max().unwrap_or(0);
+        let [a, b] = pieces.map(|piece| piece.unwrap_or(none));
+        let blocks = lines_a.div_ceil(16) + lines_b.div_ceil(16);
         launch!(
             self,
             Residues,
-            grid([padded as usize, pitch as usize], [16, 128]),
-            BLOCK,
-            x.address,
-            x.line_stride,
-            x.element_stride,
-            x.lines,
-            x.length,
-            padded,
-            scales,
-            moduli,
-            out,
-            pitch,
-            plane,
-            permuted
+            grid([blocks, pitch], [1, 128]),
+            a.address,
+            a.line_stride,
+            a.element_stride,
+            a.lines,
+            lines_a as c_int,
+            scales[0],
+            self.existing(Region::PlanesA),
+            b.address,
+            b.line_stride,
+            b.element_stride,
+            b.lines,
+            lines_b as c_int,
+            scales[1],
+            self.existing(Region::PlanesB),
+            length,
+            moduli as c_int,
+            pitch as i64,
+            c_int::from(permuted)
         )
     }
 
@@ -359,11 +370,10 @@ impl Device {
         let (sums, plane) = (self.existing(Region::Sums), entries as i64);
         let out = self.existing(Region::Residues) + (first * entries) as u64;
         let (first, moduli, add) = (first as c_int, count as c_int, c_int::from(add));
-        launch!(
+        start!(
             self,
             Reduce,
             grid([entries, count], [1024, 1]),
-            BLOCK,
             sums,
             plane,
             out,
@@ -385,7 +395,7 @@ impl Device {
         moduli: usize,
         (mu, nu, beta): (f64, i32, f64),
         (c, check): (CUdeviceptr, CUdeviceptr),
-    ) -> Result<(), Fault> {
+    ) -> Launch {
         let (residues, crt) = (self.existing(Region::Residues), self.existing(Region::Constants));
         let blocks = grid([rows, columns], [256, 8]);
         let (plane, ld, ldc, moduli) = (plane as i64, ld as c_int, rows as i64, moduli as c_int);
@@ -394,7 +404,6 @@ impl Device {
             self,
             Reconstruct,
             blocks,
-            BLOCK,
             residues,
             plane,
             ld,

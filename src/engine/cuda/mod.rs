@@ -15,6 +15,7 @@ mod check;
 mod compute;
 mod device;
 mod kernels;
+mod launch;
 mod library;
 mod place;
 mod plan;

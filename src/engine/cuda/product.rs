@@ -2,11 +2,12 @@
 //! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
 //! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint};
 
 use cudarc::driver::sys::{CUdeviceptr, CUfunction};
 
 use super::device::{Device, Region, load_module};
+use super::launch::{Launch, Parameter};
 use super::library::Fault;
 use crate::ozaki::moduli::{MODULI, canonical};
 
@@ -74,8 +75,11 @@ pub fn wants_fused() -> bool {
 }
 
 /// As CUtensorMap: made by the driver.
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct TensorMap([u64; 16]);
+
+impl Parameter for TensorMap {}
 
 /// The planes of an operand: bytes, with the inner dimension padded, then lines, then planes.
 fn tensor_map(
@@ -167,8 +171,8 @@ impl Device {
     }
 
     /// The canonical residues of the product for `planes` moduli, in the region for residues, added to those that are there if `add`.
-    /// `rows`, `columns` and `pitch` are those of the planes (Layout::FUSED).
-    pub fn fused_product(&self, shape: [usize; 3], planes: usize, add: bool) -> Result<(), Fault> {
+    /// `shape`: the rows, columns and pitch of the planes (Layout::FUSED).
+    pub fn fused_product(&self, shape: [usize; 3], planes: usize, add: bool) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
         let rounds = |variant: &Variant| {
             variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
@@ -176,18 +180,12 @@ impl Device {
         let variants = fused.family.variants;
         let large = variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
         let variant = large.unwrap_or(variants.len() - 1);
-        self.launch_fused(
-            variant,
-            shape,
-            planes,
-            add,
-            [Region::PlanesA, Region::PlanesB, Region::Residues],
-            usize::MAX,
-        )
+        let regions = [Region::PlanesA, Region::PlanesB, Region::Residues];
+        self.fused_launch(variant, shape, planes, add, regions, usize::MAX)
     }
 
-    /// Launches a variant with at most so many blocks.
-    fn launch_fused(
+    /// The launch of a variant with at most so many blocks.
+    fn fused_launch(
         &self,
         number: usize,
         shape: [usize; 3],
@@ -195,57 +193,24 @@ impl Device {
         add: bool,
         regions: [Region; 3],
         most_blocks: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
         let variant = &fused.family.variants[number];
         let [a, b, out] = regions.map(|region| self.existing(region));
         let [rows, columns, pitch] = shape;
         let most = (fused.multiprocessors * fused.family.resident).min(most_blocks) / variant.cluster;
         let blocks = variant.blocks(shape, planes).min(most.max(1) * variant.cluster);
-        let [rows_, columns_, pitch_, planes_] = [rows, columns, pitch, planes].map(|x| x as c_int);
-        let (modulus_of, add, band) = (fused.modulus_of, c_int::from(add), BAND);
-        let mut maps = None;
-        if fused.family.maps {
-            maps = Some([
-                tensor_map(self, a, [pitch, rows, planes], variant.rows / variant.cluster)?,
-                tensor_map(self, b, [pitch, columns, planes], COLUMNS)?,
-            ]);
-        }
-        fn pointer<T>(value: &T) -> *mut c_void {
-            (&raw const *value).cast_mut().cast()
-        }
-        let operands = match &maps {
-            Some([of_a, of_b]) => [pointer(of_a), pointer(of_b)],
-            None => [pointer(&a), pointer(&b)],
+        let launch =
+            Launch::new(fused.functions[number], [blocks, 1], variant.threads).sharing(variant.shared);
+        let launch = if fused.family.maps {
+            let of_a = tensor_map(self, a, [pitch, rows, planes], variant.rows / variant.cluster)?;
+            launch.with(of_a).with(tensor_map(self, b, [pitch, columns, planes], COLUMNS)?)
+        } else {
+            launch.with(a).with(b)
         };
-        let mut parameters = [
-            operands[0],
-            operands[1],
-            pointer(&rows_),
-            pointer(&columns_),
-            pointer(&pitch_),
-            pointer(&planes_),
-            pointer(&modulus_of),
-            pointer(&out),
-            pointer(&add),
-            pointer(&band),
-        ];
-        // SAFETY: the parameters are those of the kernels, which the driver copies during the launch; the regions hold the planes.
-        unsafe {
-            self.libraries.driver.cuLaunchKernel(
-                fused.functions[number],
-                blocks as c_uint,
-                1,
-                1,
-                variant.threads as c_uint,
-                1,
-                1,
-                variant.shared as c_uint,
-                self.compute,
-                parameters.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        }
+        let sizes = [rows, columns, pitch, planes].map(|x| x as c_int);
+        let launch = sizes.into_iter().fold(launch, Launch::with);
+        Ok(launch.with(fused.modulus_of).with(out).with(c_int::from(add)).with(BAND))
     }
 
     /// An error unless a variant leaves what cuBLAS and the reduction leave: with one element a line of B, which shows A itself, so that
@@ -284,7 +249,9 @@ impl Device {
                 self.product(shape, [Region::PlanesA, Region::PlanesB], 0, planes)?;
                 self.reduce(rows * columns, 0, planes, add)?;
                 let regions = [Region::RawA, Region::PlanesB, Region::C0];
-                self.launch_fused(variant, shape, planes, add, regions, 2)?;
+                let launch = self.fused_launch(variant, shape, planes, add, regions, 2)?;
+                // SAFETY: the regions hold the planes.
+                unsafe { self.start(&launch)? };
             }
             self.wait_for(self.compute)?;
             let mut results = [vec![0i8; bytes], vec![0i8; bytes]];

@@ -250,17 +250,15 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn write<T: Copy>(&self, to: CUdeviceptr, values: &[T]) -> Result<(), Fault> {
-        // SAFETY: the callers name device memory of this size; the values stay until the stream has been waited for.
-        unsafe {
-            let driver = &self.device.libraries.driver;
-            driver.cuMemcpyHtoDAsync_v2(
-                to,
-                values.as_ptr().cast(),
-                size_of_val(values),
-                self.device.compute,
-            )?;
-            driver.cuStreamSynchronize(self.device.compute)
-        }
+        let sent = self.send(to, values);
+        sent.and(self.device.wait_for(self.device.compute))
+    }
+
+    /// As `write`, without the wait: the values must stay until the stream has been waited for.
+    pub(super) fn send<T: Copy>(&self, to: CUdeviceptr, values: &[T]) -> Result<(), Fault> {
+        let (from, bytes) = (values.as_ptr().cast(), size_of_val(values));
+        // SAFETY: the callers name device memory of this size.
+        unsafe { self.device.libraries.driver.cuMemcpyHtoDAsync_v2(to, from, bytes, self.device.compute) }
     }
 
     pub(super) fn read<T: Copy>(&self, from: CUdeviceptr, values: &mut [T]) -> Result<(), Fault> {

@@ -795,12 +795,19 @@ fn supports_that_meet() {
 
 // ---- residues and reduce
 
-/// Scales from "all rounded away" to |a'| just below 2^155, and for the lines of integers small ones, which leave ties.
-#[test]
-fn residues() {
-    let mut random = Random(6);
-    let mut data = vec![];
-    for (number, (lines, length, along, extra, offset)) in shapes().enumerate() {
+/// One operand of a launch of the kernel of the residues.
+struct Residues {
+    lines: usize,
+    length: usize,
+    stored: (bool, usize, usize),
+    values: Vec<Vec<f64>>,
+    scales: Vec<i32>,
+    scaled: Vec<Vec<BigInt>>,
+}
+
+impl Residues {
+    /// Scales from "all rounded away" to |a'| just below 2^155, and for the lines of integers small ones, which leave ties.
+    fn draw(random: &mut Random, (lines, length): (usize, usize), stored: (bool, usize, usize)) -> Self {
         let mut values = random.lines(lines, length);
         let mut scales = vec![];
         for line in &mut values {
@@ -822,54 +829,102 @@ fn residues() {
                 scales.push(bits - exponent);
             }
         }
-        let scaled: Vec<Vec<BigInt>> = values
-            .iter()
-            .zip(&scales)
-            .map(|(line, &s)| line.iter().map(|&x| reference::scaled(x, s)).collect())
-            .collect();
-        data.push((lines, length, (along, extra, offset), 2 + number % 19, values, scales, scaled));
+        let scaled = |(line, &s): (&Vec<f64>, &i32)| line.iter().map(|&x| reference::scaled(x, s)).collect();
+        let scaled = values.iter().zip(&scales).map(scaled).collect();
+        Self { lines, length, stored, values, scales, scaled }
+    }
+
+    /// The residue that belongs at a place of the planes; what is behind them is as before.
+    fn want(&self, at: usize, [n, padded, pitch]: [usize; 3], permuted: bool) -> i8 {
+        let (l, place, h) = (at / (padded * pitch), at / pitch % padded, at % pitch);
+        let i = if permuted { line_at(place) } else { place };
+        match l < n {
+            false => 0x55,
+            true if i < self.lines && h < self.length => reference::residue(&self.scaled[i][h], l),
+            true => 0,
+        }
+    }
+}
+
+/// A and B in one launch, both or one of them, in all layouts.
+#[test]
+fn residues() {
+    let mut random = Random(6);
+    let mut data = vec![];
+    let all: Vec<_> = shapes().collect();
+    for (number, &(lines, length, along, extra, offset)) in all.iter().enumerate() {
+        // B has the inner dimension of A, and the lines and the layout of another shape.
+        let (others, _, other_along, other_extra, other_offset) = all[number * 7 % all.len()];
+        let a = Residues::draw(&mut random, (lines, length), (along, extra, offset));
+        let b = Residues::draw(&mut random, (others, length), (other_along, other_extra, other_offset));
+        data.push((2 + number % 19, number % 5, [a, b]));
     }
     on_the_device(|gpu| {
-        for (lines, length, (along, extra, offset), n, values, scales, scaled) in &data {
-            let x = Stored::new(values, *along, *extra, *offset).on(gpu);
+        for (n, which, operands) in &data {
             // Every second one as the product kernels want A.
             let permuted = n % 2 == 0;
-            let padded = lines.next_multiple_of(if permuted { 64 } else { 16 });
-            let pitch = length.next_multiple_of(16) + 16 * (extra % 2);
-            let plane = padded * pitch + 12;
-            let out = gpu.buffer(&vec![0x55i8; n * plane]);
-            let on_device = gpu.buffer(scales);
+            let length = operands[0].length;
+            let pitch = length.next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
+            let present = [*which != 3, *which != 4];
+            let padded = [0, 1].map(|o| {
+                let multiple = if permuted && o == 0 { 64 } else { 16 };
+                if present[o] { operands[o].lines.next_multiple_of(multiple) } else { 0 }
+            });
+            let x = operands.each_ref().map(|o| {
+                let (along, extra, offset) = o.stored;
+                Stored::new(&o.values, along, extra, offset).on(gpu)
+            });
+            let out = [0, 1].map(|o| gpu.buffer(&vec![0x55i8; n * padded[o] * pitch + 12]));
+            let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
+            let [width, along] = gpu.tiles(1, 1, pitch, 128);
             launch!(
                 gpu,
                 c"oz2_residues",
-                gpu.tiles(padded, 16, pitch, 128),
-                x.at,
-                x.line_stride,
-                x.element_stride,
-                *lines as i32,
-                *length as i32,
-                padded as i32,
-                on_device,
+                [width * (padded[0].div_ceil(16) + padded[1].div_ceil(16)), along],
+                x[0].at,
+                x[0].line_stride,
+                x[0].element_stride,
+                operands[0].lines as i32,
+                padded[0] as i32,
+                scales[0],
+                out[0],
+                x[1].at,
+                x[1].line_stride,
+                x[1].element_stride,
+                operands[1].lines as i32,
+                padded[1] as i32,
+                scales[1],
+                out[1],
+                length as i32,
                 *n as i32,
-                out,
                 pitch as i64,
-                plane as i64,
                 i32::from(permuted),
             );
-            for (at, &got) in out.read().iter().enumerate() {
-                let (l, line, h) = (at / plane, at % plane / pitch, at % plane % pitch);
-                let i = if permuted && line < padded { line_at(line) } else { line };
-                let want = if i >= padded {
-                    0x55
-                } else if i < *lines && h < *length {
-                    reference::residue(&scaled[i][h], l)
-                } else {
-                    0
-                };
-                assert_eq!(got, want, "modulus {l} line {i} element {h} of {lines} x {length}");
+            for o in [0, 1] {
+                for (at, &got) in out[o].read().iter().enumerate() {
+                    let want = if present[o] {
+                        operands[o].want(at, [*n, padded[o], pitch], permuted && o == 0)
+                    } else {
+                        0x55
+                    };
+                    assert_eq!(got, want, "operand {o} place {at} N {n} padded {padded:?} pitch {pitch}");
+                }
             }
         }
     });
+}
+
+/// Scaling and residues are one pass: the code for all moduli loads elements at no more places than that for one would.
+#[test]
+fn an_element_is_read_once() {
+    for text in [ptx!("residues", "compute_75"), ptx!("residues", "compute_80")] {
+        let wide = |line: &&str| line.contains("ld.global") && (line.contains("64 "));
+        let loads = text.lines().filter(wide).count();
+        // Pairs and single ones of four neighbours, and a single one into the tile, unrolled.
+        assert!((5..20).contains(&loads), "{loads}");
+        let stores = text.lines().filter(|line| line.contains("st.global.u32")).count();
+        assert_eq!(stores, MODULI.len(), "a word for every modulus");
+    }
 }
 
 /// The line of A that the product kernels want at this place: at 8 j + 2 q + b of every 64 the line 16 q + 2 j + b.
@@ -909,17 +964,23 @@ fn residues_of_powers() {
                 gpu,
                 c"oz2_residues",
                 gpu.tiles(155, 16, 8, 128),
+                0u64,
+                0i64,
+                1i64,
+                0,
+                0,
+                0u64,
+                0u64,
                 x.at,
                 x.line_stride,
                 x.element_stride,
                 155,
-                8,
                 155,
                 on_device,
-                20,
                 out,
+                8,
+                20,
                 8i64,
-                155i64 * 8,
                 0,
             );
             for (at, &got) in out.read().iter().enumerate() {
