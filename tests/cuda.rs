@@ -317,6 +317,109 @@ fn fused_or_not() {
     start_anew();
 }
 
+/// How often one entry point was called since the faults were set.
+fn count(name: &str) -> u64 {
+    counts().into_iter().find(|(found, _)| found == name).map_or(0, |(_, count)| count)
+}
+
+/// Executable graphs on the software device.
+fn graphs_there() -> i32 {
+    static GRAPHS: Symbol = Symbol::new(c"softgpu_graphs");
+    // SAFETY: the function of this name takes nothing.
+    let graphs: extern "C" fn() -> i32 = unsafe { std::mem::transmute(function(&GRAPHS)) };
+    graphs()
+}
+
+/// Small products are replayed as a graph, of which only what changes is set anew; a bounded number of shapes is kept; and whatever
+/// function of graphs fails, the call goes on without, and so do all later ones.
+fn graphs() {
+    const MAKE: &str = "cuGraphInstantiateWithFlags";
+    const SET: &str = "cuGraphExecKernelNodeSetParams_v2";
+    const LAUNCH: &str = "cuGraphLaunch";
+    let mut random = Random(29);
+    let mut of_shape = |m, n, k| {
+        let mut p = problem(&mut random, (m, n, k), (0, 0));
+        (p.alpha, p.beta) = (0.75, 0.5);
+        p
+    };
+    let right = |p: &Problem, settings: &Settings, what: &str| {
+        let (_, want) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN);
+        let (outcome, c) = p.run_with(&CUDA, settings, PLAIN);
+        assert!(matches!(outcome, Outcome::Done(_)), "{what}: {outcome:?}");
+        assert_same_bits(&c, &want, what);
+    };
+    let (small, large) = (of_shape(40, 50, 60), of_shape(200, 210, 90));
+    start_anew();
+    right(&small, &DEFAULTS, "the first");
+    if !is_fused() {
+        assert_eq!([count(MAKE), count(LAUNCH)], [0, 0]);
+        return;
+    }
+    assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [1, 0, 1]);
+    set_faults("");
+    right(&small, &DEFAULTS, "the same again");
+    assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [0, 0, 1]);
+    let launched: u64 =
+        counts().iter().filter(|(name, _)| name.starts_with("launch:oz2_")).map(|(_, count)| count).sum();
+    assert_eq!(count("cuLaunchKernel"), launched - 3, "three kernels come with the graph");
+    let other_alpha = Problem { alpha: 3.0, ..small.clone() };
+    right(&other_alpha, &DEFAULTS, "another alpha");
+    assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [0, 1, 2]);
+    right(&large, &DEFAULTS, "a larger one, which moves the memory");
+    right(&small, &DEFAULTS, "at other addresses");
+    assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [1, 1 + 3, 4]);
+    // Blocks are launched one by one.
+    right(&large, &Settings { workspace: Some(1_500_000), ..DEFAULTS }, "blocks");
+    assert_eq!(count(LAUNCH), 4);
+
+    let shapes: Vec<Problem> = (0..11).map(|number| of_shape(20 + number, 30, 40)).collect();
+    start_anew();
+    for (number, p) in shapes.iter().enumerate() {
+        right(p, &DEFAULTS, "many shapes");
+        assert_eq!(graphs_there(), (number + 1).min(8) as i32);
+    }
+    // The last eight are there, also after others were used again.
+    for number in [3, 10, 4, 3] {
+        right(&shapes[number], &DEFAULTS, "a shape again");
+    }
+    assert_eq!(count(MAKE), 11);
+    right(&shapes[0], &DEFAULTS, "one that had to go");
+    assert_eq!(count(MAKE), 12);
+    right(&shapes[3], &DEFAULTS, "used lately");
+    right(&shapes[5], &DEFAULTS, "not used for the longest time");
+    assert_eq!([count(MAKE), graphs_there() as u64], [13, 8]);
+
+    let used: Vec<_> = counts().into_iter().filter(|(name, _)| name.starts_with("cuGraph")).collect();
+    assert_eq!(used.len(), 7, "{used:?}");
+    for (name, _) in used {
+        for place in [1, 2, 3] {
+            for code in ["2", "999"] {
+                let what = format!("{name}@{place}={code}");
+                start_anew();
+                right(&shapes[0], &DEFAULTS, "before the fault");
+                set_faults(&what);
+                // Other parameters, then other shapes, until one has to go.
+                let other_alpha = |p: &Problem| Problem { alpha: 3.0, ..p.clone() };
+                right(&other_alpha(&shapes[0]), &DEFAULTS, &what);
+                shapes.iter().for_each(|p| right(p, &DEFAULTS, &what));
+                right(&other_alpha(&shapes[10]), &DEFAULTS, &what);
+                assert!(count(&name) >= place, "{what}");
+                let before = count(LAUNCH);
+                right(&shapes[1], &DEFAULTS, &what);
+                assert_eq!(count(LAUNCH), before, "{what}: no graphs any more");
+            }
+        }
+    }
+    // What fails in a kernel of a graph is heard of, and the device is left alone.
+    start_anew();
+    right(&small, &DEFAULTS, "before the fault");
+    set_faults("launch:oz2_reconstruct=700!");
+    let (outcome, c) = small.run_with(&CUDA, &DEFAULTS, PLAIN);
+    assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
+    assert_same_bits(&c, &small.c, "a fault in a graph");
+    start_anew();
+}
+
 /// What a call launches once its plan is made: with the fused product three kernels.
 fn three_launches() {
     let mut random = Random(28);
@@ -439,6 +542,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     long_inner_dimension();
     fused_or_not();
     three_launches();
+    graphs();
     wrong_bits();
     if std::env::var_os("SOFTGPU_MODE").is_none_or(|mode| mode == "lazy") {
         faults();

@@ -4,6 +4,8 @@ use cudarc::driver::sys::CUdeviceptr;
 
 use super::blocks::{Blocks, Layout};
 use super::device::{Device, Event, Region};
+use super::graph::MOST_WORK;
+use super::launch::Launch;
 use super::library::Fault;
 use super::plan::CRT_WORDS;
 use super::run::{Piece, Run, Stop, pieces_for, rectangles, spans};
@@ -133,6 +135,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Are the kernels of a block to be one graph? Those of small calls, which are one block; not where the times of phases are wanted.
+    fn is_for_a_graph(&self, at: Rectangle, blocks: &Blocks) -> bool {
+        let [m, n, k] = [self.call.m, self.call.n, self.call.k];
+        let is_whole = (at.rows, at.columns) == (m, n) && blocks.length >= k;
+        let is_small = m.saturating_mul(n).saturating_mul(k) <= MOST_WORK;
+        !blocks.layout.sums && is_whole && is_small && !self.is_timed()
+    }
+
     /// Queues everything for a block: its result will be in the region of the slot.
     ///
     /// # Safety
@@ -155,6 +165,16 @@ impl Run<'_> {
             // SAFETY: by the contract of this function.
             unsafe { self.load_c(at, c, c_on_device)? };
         }
+        // The kernels of a graph are collected here, and started together at the end.
+        let mut together = self.is_for_a_graph(at, blocks).then(|| Vec::with_capacity(3));
+        let mut start = |device: &Device, launch: Launch| match &mut together {
+            // SAFETY: the regions hold what the kernels read and write.
+            None => unsafe { device.start(&launch) },
+            Some(together) => {
+                together.push(launch);
+                Ok(())
+            }
+        };
         let scales = [self.a.statistics.from(at.i).scales, self.b.statistics.from(at.j).scales];
         for (first, length) in spans(self.call.k, blocks) {
             let pitch = layout.length(length);
@@ -165,16 +185,14 @@ impl Run<'_> {
             if missing.iter().any(Option::is_some) {
                 let residues =
                     self.device.residues(missing, [rows, columns], scales, moduli, pitch, !layout.sums);
-                // SAFETY: the regions hold the planes.
-                unsafe { self.device.start(&residues)? };
+                start(self.device, residues)?;
                 (self.a.planes_hold, self.b.planes_hold) = (of_a.key(), of_b.key());
             }
             self.device.record(Event::Consumed, self.device.compute)?;
             self.phase("residues")?;
             if !layout.sums {
                 let product = self.device.fused_product(shape, moduli, first > 0)?;
-                // SAFETY: as above.
-                unsafe { self.device.start(&product)? };
+                start(self.device, product)?;
                 self.phase("product")?;
                 continue;
             }
@@ -195,8 +213,13 @@ impl Run<'_> {
         }
         let shape = [at.rows, at.columns, rows];
         let reconstruct = self.device.reconstruct(shape, entries, scales, moduli, alpha_beta, (c, check));
-        // SAFETY: as above.
-        unsafe { self.device.start(&reconstruct)? };
+        start(self.device, reconstruct)?;
+        if let Some(launches) = together {
+            let shape = [at.rows, at.columns, self.call.k, moduli];
+            // SAFETY: as above.
+            unsafe { self.device.replay(shape, &launches)? };
+            self.device.record(Event::Consumed, self.device.compute)?;
+        }
         self.device.record(done, self.device.compute)?;
         self.phase("reconstruct")
     }

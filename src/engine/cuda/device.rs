@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cudarc::cublas::sys::cublasHandle_t;
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
+use super::graph::Replays;
 use super::library::{Fault, Libraries};
 use super::product::Fused;
 
@@ -141,6 +142,7 @@ pub struct Device {
     pub blas: cublasHandle_t,
     /// The product with the reduction inside, where it was asked for and has passed its test.
     pub fused: Option<Fused>,
+    pub replays: Replays,
     ordinal: usize,
     regions: [(CUdeviceptr, usize); REGIONS],
     staging: [(*mut u8, usize); 2],
@@ -208,6 +210,7 @@ impl Device {
                 functions: load_kernels(libraries, usize::from(major >= 8))?,
                 blas,
                 fused: None,
+                replays: Replays::default(),
                 ordinal,
                 regions: [(0, 0); REGIONS],
                 staging: [(null_mut(), 0); 2],

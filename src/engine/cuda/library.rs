@@ -4,7 +4,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use cudarc::cublas::sys::cublasHandle_t;
-use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS_v2, CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
+    CUgraphNode, CUmodule, CUstream,
+};
 
 use crate::native::find;
 use crate::options;
@@ -114,6 +117,21 @@ table! {
 }
 
 table! {
+    /// Graphs of kernels. A driver without them is one that launches every kernel by itself.
+    Graphs {
+        cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
+        cuGraphAddKernelNode_v2(node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize,
+            parameters: *const CUDA_KERNEL_NODE_PARAMS_v2);
+        cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: u64);
+        cuGraphExecKernelNodeSetParams_v2(executable: CUgraphExec, node: CUgraphNode,
+            parameters: *const CUDA_KERNEL_NODE_PARAMS_v2);
+        cuGraphLaunch(executable: CUgraphExec, stream: CUstream);
+        cuGraphExecDestroy(executable: CUgraphExec);
+        cuGraphDestroy(graph: CUgraph);
+    }
+}
+
+table! {
     /// cuBLAS.
     Cublas {
         cublasCreate_v2(handle: *mut cublasHandle_t);
@@ -126,9 +144,10 @@ table! {
     }
 }
 
-/// Both libraries.
+/// Both libraries, the driver in two tables.
 pub struct Libraries {
     pub driver: Driver,
+    pub graphs: Option<Graphs>,
     pub cublas: Cublas,
 }
 
@@ -177,6 +196,8 @@ impl Libraries {
     pub fn find() -> Result<Self, String> {
         let handle = first_of(&["libcuda.so.1", "libcuda.so"], &[]).ok_or("no CUDA driver (libcuda.so.1)")?;
         let driver = Driver::load(handle).map_err(|name| format!("the CUDA driver lacks {name}"))?;
+        let lacks = |name: &&'static str| tracing::debug!(name, "the CUDA driver has no graphs");
+        let graphs = Graphs::load(handle).inspect_err(lacks).ok();
         let (mut count, mut version) = (0, 0);
         // SAFETY: each call writes the integer that it is given.
         let started = unsafe {
@@ -194,7 +215,7 @@ impl Libraries {
             if version >= 13000 { &["libcublas.so.13", "libcublas.so.12"] } else { &["libcublas.so.12"] };
         let handle = first_of(names, &python_folders()).ok_or("no cuBLAS (libcublas.so.12 or .13)")?;
         let cublas = Cublas::load(handle).map_err(|name| format!("cuBLAS lacks {name}"))?;
-        Ok(Self { driver, cublas })
+        Ok(Self { driver, graphs, cublas })
     }
 
     pub fn device_count(&self) -> Result<usize, Fault> {

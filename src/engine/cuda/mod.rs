@@ -14,6 +14,7 @@ mod blocks;
 mod check;
 mod compute;
 mod device;
+mod graph;
 mod kernels;
 mod launch;
 mod library;
@@ -49,6 +50,8 @@ struct Slot {
     faults: AtomicU32,
     /// The fused product has failed here, and is not tried again.
     fused_failed: AtomicBool,
+    /// So have graphs.
+    graphs_failed: AtomicBool,
 }
 
 struct State {
@@ -106,6 +109,7 @@ fn find() -> Result<State, String> {
         resting_until: AtomicU64::new(0),
         faults: AtomicU32::new(0),
         fused_failed: AtomicBool::new(false),
+        graphs_failed: AtomicBool::new(false),
     };
     let slots = ordinals.into_iter().map(slot).collect();
     Ok(State { libraries, slots, start: Instant::now() })
@@ -148,6 +152,7 @@ pub fn forget_devices() {
         slot.resting_until.store(0, Ordering::Relaxed);
         slot.faults.store(0, Ordering::Relaxed);
         slot.fused_failed.store(false, Ordering::Relaxed);
+        slot.graphs_failed.store(false, Ordering::Relaxed);
     }
 }
 
@@ -257,6 +262,7 @@ unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Pla
                 if wanted && !device.start_fused() {
                     slot.fused_failed.store(true, Ordering::Relaxed);
                 }
+                device.replays.failed = graph::unwanted() || slot.graphs_failed.load(Ordering::Relaxed);
                 device
             }
             Err(fault) => {
@@ -267,6 +273,7 @@ unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Pla
     };
     // SAFETY: by the contract of this function.
     let (outcome, fault) = unsafe { on_device(device, call, settings, places) };
+    slot.graphs_failed.store(device.replays.failed, Ordering::Relaxed);
     match fault {
         // Whatever state it is in now, it is opened anew when it is used again. Its memory goes back if that still works;
         // its handles stay until the process ends.

@@ -239,6 +239,11 @@ impl<'a> Run<'a> {
         Ok(Self { device, call, settings, checked, limit, a, b, phase })
     }
 
+    /// Do the times of phases go to the log?
+    pub(super) fn is_timed(&self) -> bool {
+        self.phase.is_some()
+    }
+
     /// Ends a phase: with OZ2_LOG=trace its time goes to the log. That waits for the device, so phases do not overlap then.
     pub(super) fn phase(&mut self, name: &str) -> Result<(), Fault> {
         if let Some(start) = self.phase {

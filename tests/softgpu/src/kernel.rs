@@ -100,6 +100,7 @@ pub struct Function {
     pub most_dynamic_bytes: u32,
 }
 
+#[derive(Clone)]
 pub struct Launch {
     pub kernel: Entry,
     pub arguments: Vec<Vec<u8>>,

@@ -5,13 +5,14 @@
 //! - `config`: the switches. `faults`: failures on order. `trace`: what was called.
 //! - `state`: the one device state behind one lock, and `enter`, through which every entry point goes.
 //! - `memory`: allocations, poison, red zones. `stream`: queues, events, and in which order work is done.
-//! - `ops`: what can stand in a queue. `kernel`: compiled kernels and PTX. `products`: the matrix products of cuBLAS.
+//! - `ops`: what can stand in a queue. `kernel`: compiled kernels and PTX. `graph`: kernels in an order. `products`: the matrix products of cuBLAS.
 //! - `api`: the entry points. `testing`: a thin layer for Rust tests.
 
 pub mod api;
 mod config;
 mod context;
 mod faults;
+mod graph;
 mod kernel;
 mod memory;
 mod ops;

@@ -9,6 +9,7 @@ use crate::api::blas::Handle;
 use crate::config::Config;
 use crate::context::Contexts;
 use crate::faults::Faults;
+use crate::graph::{Executable, Graph};
 use crate::kernel::{Function, Module};
 use crate::memory::Memory;
 use crate::status::{
@@ -30,6 +31,8 @@ pub struct State {
     damaged: Vec<bool>,
     pub modules: HashMap<usize, Module>,
     pub functions: HashMap<usize, Function>,
+    pub graphs: HashMap<usize, Graph>,
+    pub executables: HashMap<usize, Executable>,
     pub blas: HashMap<usize, Handle>,
     last_handle: usize,
 }
@@ -63,6 +66,8 @@ impl State {
             damaged: vec![false; devices],
             modules: HashMap::new(),
             functions: HashMap::new(),
+            graphs: HashMap::new(),
+            executables: HashMap::new(),
             blas: HashMap::new(),
             last_handle,
             config,

@@ -73,6 +73,12 @@ pub unsafe extern "C" fn softgpu_used(device: c_int) -> u64 {
     usize::try_from(device).ok().and_then(|device| lock().memory.used.get(device).copied()).unwrap_or(0)
 }
 
+/// Executable graphs that were not destroyed: finds a store of them without a bound.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn softgpu_graphs() -> c_int {
+    lock().executables.len() as c_int
+}
+
 /// How often everything was called since the failures were last ordered: lines `name count`. Like snprintf: the length
 /// needed, and always terminated.
 #[unsafe(no_mangle)]

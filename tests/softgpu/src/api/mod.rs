@@ -4,6 +4,7 @@ pub mod blas;
 pub mod context;
 pub mod control;
 pub mod copy;
+pub mod graph;
 pub mod memory;
 pub mod module;
 pub mod stream;

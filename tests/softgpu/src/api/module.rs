@@ -153,37 +153,48 @@ pub unsafe extern "C" fn cuLaunchKernel(
     enter("cuLaunchKernel", |state| {
         state.device()?;
         let key = state.stream(stream)?;
-        let function = state.functions.get(&handle).ok_or(INVALID_HANDLE)?;
-        if function
-            .device
-            .is_some_and(|device| state.streams.get(key).is_ok_and(|stream| stream.device != device))
-        {
-            return Err(INVALID_HANDLE); // the function of one context, the stream of another
-        }
-        let (grid, threads) = ([grid_x, grid_y, grid_z], [threads_x, threads_y, threads_z]);
-        let all = threads.iter().map(|&t| u64::from(t)).product::<u64>();
-        if grid.contains(&0) || all == 0 || grid_x > c_int::MAX as u32 || grid_y > 65535 || grid_z > 65535 {
-            return Err(INVALID_VALUE);
-        }
-        if all > 1024 || threads_z > 64 || dynamic_bytes > function.most_dynamic_bytes {
-            return Err(INVALID_VALUE);
-        }
-        if all > u64::from(function.loaded.most_threads) {
-            return Err(OUT_OF_RESOURCES); // more threads than __launch_bounds__ promised
-        }
-        if !grid_x.is_multiple_of(function.loaded.cluster) {
-            return Err(INVALID_CLUSTER_SIZE);
-        }
-        let entry = function.loaded.entry;
-        if !extra.is_null() || (arguments.is_null() && !entry.sizes().is_empty()) {
-            return Err(INVALID_VALUE);
-        }
-        let argument = |(i, &size): (usize, &u32)| {
-            std::slice::from_raw_parts((*arguments.add(i)).cast::<u8>(), size as usize).to_vec()
-        };
-        let arguments = entry.sizes().iter().enumerate().map(argument).collect();
-        let dynamic_bytes = dynamic_bytes as usize;
-        state.push(key, Op::Launch(Launch { kernel: entry, arguments, grid, threads, dynamic_bytes }));
+        let device = state.streams.get(key)?.device;
+        let sizes = [[grid_x, grid_y, grid_z], [threads_x, threads_y, threads_z]];
+        let launch = launch_of(state, handle, device, sizes, dynamic_bytes, arguments, extra)?;
+        state.push(key, Op::Launch(launch));
         Ok(())
     })
+}
+
+/// A launch of a function on a device, with a copy of its arguments, or what is wrong with it.
+pub unsafe fn launch_of(
+    state: &State,
+    handle: usize,
+    device: usize,
+    [grid, threads]: [[c_uint; 3]; 2],
+    dynamic_bytes: c_uint,
+    arguments: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Outcome<Launch> {
+    let function = state.functions.get(&handle).ok_or(INVALID_HANDLE)?;
+    if function.device.is_some_and(|own| own != device) {
+        return Err(INVALID_HANDLE); // the function of one context, the stream of another
+    }
+    let all = threads.iter().map(|&t| u64::from(t)).product::<u64>();
+    if grid.contains(&0) || all == 0 || grid[0] > c_int::MAX as u32 || grid[1].max(grid[2]) > 65535 {
+        return Err(INVALID_VALUE);
+    }
+    if all > 1024 || threads[2] > 64 || dynamic_bytes > function.most_dynamic_bytes {
+        return Err(INVALID_VALUE);
+    }
+    if all > u64::from(function.loaded.most_threads) {
+        return Err(OUT_OF_RESOURCES); // more threads than __launch_bounds__ promised
+    }
+    if !grid[0].is_multiple_of(function.loaded.cluster) {
+        return Err(INVALID_CLUSTER_SIZE);
+    }
+    let entry = function.loaded.entry;
+    if !extra.is_null() || (arguments.is_null() && !entry.sizes().is_empty()) {
+        return Err(INVALID_VALUE);
+    }
+    let argument = |(i, &size): (usize, &u32)| {
+        std::slice::from_raw_parts((*arguments.add(i)).cast::<u8>(), size as usize).to_vec()
+    };
+    let arguments = entry.sizes().iter().enumerate().map(argument).collect();
+    Ok(Launch { kernel: entry, arguments, grid, threads, dynamic_bytes: dynamic_bytes as usize })
 }
