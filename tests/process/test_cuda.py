@@ -192,8 +192,8 @@ def test_same_bits_as_the_portable_engine(gpu, build):
             assert hash_of(result) == hash_of(portable), str(result)
 
 
-@pytest.mark.parametrize("capability, file", [("75", None), ("80", "product_mma"), ("90", "product_wgmma"), ("100", "product_mma"),
-                                              ("120", "product_mma")])
+@pytest.mark.parametrize("capability, file", [("75", None), ("80", "product_mma"), ("86", "product_mma"), ("90", "product_wgmma"),
+                                              ("100", "product_mma"), ("120", "product_mma")])
 def test_fused_product(gpu, build, capability, file):
     """OZ2_CUDA_PRODUCT=fused: a kernel by the exact compute capability, where there is one, and the same bits."""
     command = [build("product.c", "-DANY_ROUTE"), 270, 130, 150]
@@ -203,6 +203,47 @@ def test_fused_product(gpu, build, capability, file):
     (said,) = [line for line in fused.err.splitlines() if "fused" in line]
     assert (file or "no fused product for this device") in said, str(fused)
     assert engines(fused) == engines(plain) and hash_of(fused) == hash_of(plain), str(fused)
+
+
+def without(device, name, folder):
+    """A folder with a copy of the software device whose driver lacks a function."""
+    source = os.path.realpath(os.path.join(device, "libcuda.so.1"))
+    with open(source, "rb") as file:
+        image = file.read()
+    assert image.count(name.encode() + b"\0") >= 1
+    (folder / "device.so").write_bytes(image.replace(name.encode() + b"\0", name.encode()[:-1] + b"?\0"))
+    for link in ("libcuda.so.1", "libcublas.so.12"):
+        (folder / link).symlink_to("device.so")
+    return folder
+
+
+def test_graphs(gpu, build, device, trace, tmp_path):
+    """Small fused products are replayed, unless OZ2_CUDA_GRAPHS=0 or the driver has no graphs; always the same bits."""
+    command = [build("product.c", "-DANY_ROUTE"), 70, 60, 50]
+    plain = gpu(command)
+    options = {"OZ2_CUDA_PRODUCT": "fused", "OZ2_LOG": "debug", **trace.options}
+    result = gpu(command, **options)
+    calls = engines(result)["cuda"]
+    assert trace.count("cuGraphLaunch") == calls > 1 and "graphs" not in result.err, str(result)
+    assert hash_of(result) == hash_of(plain)
+    assert hash_of(gpu(command, OZ2_CUDA_GRAPHS="0", **options)) == hash_of(plain)
+    assert trace.count("cuGraphLaunch") == calls
+    # No graphs without the fused product, and none where phases are timed one by one.
+    gpu(command, **{**options, "OZ2_CUDA_PRODUCT": "cublas"})
+    gpu(command, **{**options, "OZ2_LOG": "trace"})
+    assert trace.count("cuGraphLaunch") == calls
+    for name in ("cuGraphCreate", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams_v2"):
+        (tmp_path / name).mkdir()
+        lacking = gpu(command, folder=without(device, name, tmp_path / name), **options)
+        (said,) = [line for line in lacking.err.splitlines() if "graphs" in line]
+        assert name in said and "the CUDA driver has no graphs" in said, str(lacking)
+        assert engines(lacking) == engines(plain) and hash_of(lacking) == hash_of(plain), str(lacking)
+    assert trace.count("cuGraphLaunch") == calls
+    # A failure is told once, however many calls follow.
+    failing = gpu(command, SOFTGPU_FAULT="cuGraphInstantiateWithFlags=999", **options)
+    (said,) = [line for line in failing.err.splitlines() if "graphs" in line]
+    assert "kernels are launched one by one" in said and engines(failing) == engines(plain), str(failing)
+    assert hash_of(failing) == hash_of(plain)
 
 
 # ------------------------------------------------------------------- the cases
