@@ -57,18 +57,28 @@ __device__ inline double round_to_double(bool negative, unsigned long long leadi
     return __longlong_as_double((long long)(sign | bits));
 }
 
+// Residue of an entry of C' in a quarter (C11, C12, C21, C22) of Strassen's form, from those of the seven products M1 .. M7, a plane
+// each: any number that is congruent, at most 512.
+__device__ inline int combined(const signed char* of, long long plane, int quarter) {
+    if (quarter == 0) return of[0] + of[plane];
+    const int u2 = of[0] + of[5 * plane];
+    if (quarter == 1) return u2 + of[4 * plane] + of[2 * plane];
+    const int u3 = u2 + of[6 * plane];
+    return quarter == 2 ? u3 - of[3 * plane] : u3 + of[4 * plane];
+}
+
 // RN(C' 2^exponent) for P below 2^(32 LIMBS - 1), and C' / P, exact to 2^-36.
-template <int LIMBS>
-__device__ inline double product(const signed char* residues, long long plane, int moduli, const Constants& constants, int exponent,
-                                 double& fraction) {
+template <int LIMBS, int HALVES>
+__device__ inline double product(const signed char* residues, long long plane, int quarter, int moduli, const Constants& constants,
+                                 int exponent, double& fraction) {
     long long sums[LIMBS] = {};
 #pragma unroll 4
     for (int l = 0; l < moduli; l++) {
-        const int r = residues[l * plane];
+        const int r = HALVES == 1 ? residues[l * plane] : combined(residues + 7 * l * plane, plane, quarter);
 #pragma unroll
         for (int j = 0; j < LIMBS; j++) sums[j] += (long long)r * constants.weights[l][j];
     }
-    // The three highest limbs give S / P to 2^-36 and better: |S| < 2^12 P.
+    // The three highest limbs give S / P to 2^-36 and better: |S| < 2^14 P, and what is rounded is below 2^-38.
     double ratio = 0.0;
 #pragma unroll
     for (int j = LIMBS > 3 ? LIMBS - 3 : 0; j < LIMBS; j++) ratio = __fma_rn((double)sums[j], constants.reciprocals[j], ratio);
@@ -128,47 +138,64 @@ __device__ inline void flag(Check* check, unsigned long long place, double fract
     atomicMin(&check->first, place << 24 | bits);
 }
 
-template <int LIMBS>
-__device__ inline void entries(const signed char* residues, long long plane, int ld, int rows, int columns, const int* row_scales,
-                               const int* column_scales, int moduli, const Constants& constants, double mu, int nu, double beta,
-                               bool read_c, double* c, long long ldc, Check* check) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= rows) return;
-    const int exponent = nu - row_scales[i];
+// What does not depend on the entry.
+struct Call {
+    const signed char* residues;
+    long long plane;
+    int ld, rows, columns;
+    const int *row_scales, *column_scales;
+    int moduli;
+    double mu;
+    int nu;
+    double beta;
+    bool read_c;
+    double* c;
+    long long ldc;
+    Check* check;
+};
+
+// With HALVES = 2 a thread makes the corresponding entries of all four quarters, one after the other: they share their residues, which
+// are in the cache then.
+template <int LIMBS, int HALVES>
+__device__ inline void entries(const Call& call, const Constants& constants) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, half_columns = (int)(call.plane / call.ld);
+    if (i >= (HALVES == 1 ? call.rows : call.ld)) return;
+    const int columns = HALVES == 1 ? call.columns : half_columns;
     double peak = 0.0;
     for (long long first = (long long)blockIdx.y * COLUMNS; first < columns; first += (long long)gridDim.y * COLUMNS) {
         const long long end = first + COLUMNS < columns ? first + COLUMNS : columns;
         for (long long j = first; j < end; j++) {
-            double* to = c + j * ldc + i;
-            double fraction;
-            double value = product<LIMBS>(residues + j * ld + i, plane, moduli, constants, exponent - column_scales[j], fraction);
-            peak = fmax(peak, fabs(fraction));
-            if (check != nullptr && fabs(fraction) > LEGAL) flag(check, (unsigned long long)j * rows + i, fraction);
-            if (read_c) {
-                value = __fma_rn(mu, value, __dmul_rn(beta, *to));
-            } else if (mu != 1.0) {
-                value = __fma_rn(mu, value, 0.0);
+            const signed char* of = call.residues + j * call.ld + i;
+#pragma unroll 1
+            for (int quarter = 0; quarter < HALVES * HALVES; quarter++) {
+                const int row = i + quarter / HALVES * call.ld;
+                const long long column = j + quarter % HALVES * half_columns;
+                if (HALVES > 1 && (row >= call.rows || column >= call.columns)) continue;
+                double* to = call.c + column * call.ldc + row;
+                const int exponent = call.nu - call.row_scales[row] - call.column_scales[column];
+                double fraction;
+                double value = product<LIMBS, HALVES>(of, call.plane, quarter, call.moduli, constants, exponent, fraction);
+                peak = fmax(peak, fabs(fraction));
+                if (call.check != nullptr && fabs(fraction) > LEGAL) {
+                    flag(call.check, (unsigned long long)column * call.rows + row, fraction);
+                }
+                if (call.read_c) {
+                    value = __fma_rn(call.mu, value, __dmul_rn(call.beta, *to));
+                } else if (call.mu != 1.0) {
+                    value = __fma_rn(call.mu, value, 0.0);
+                }
+                *to = value;
             }
-            *to = value;
         }
     }
-    if (check == nullptr) return;
+    if (call.check == nullptr) return;
     // The bits of doubles from 0 on are in the order of the doubles. A look costs less than an atomic operation.
     const unsigned long long bits = (unsigned long long)__double_as_longlong(peak);
-    if (*const_cast<volatile unsigned long long*>(&check->peak) < bits) atomicMax(&check->peak, bits);
+    if (*const_cast<volatile unsigned long long*>(&call.check->peak) < bits) atomicMax(&call.check->peak, bits);
 }
 
-// c[j * ldc + i] = mu 2^nu C' 2^-(row scale + column scale) + beta c, from the residues of C' at l * plane + j * ld + i.
-// C' 2^(nu - scales) is rounded once, then mu x + RN(beta c) once. c is read only if read_c is not 0.
-// crt is made by the host for this number of moduli: 4 limbs of 40 bits of P, then for each l five numbers: q_l and the 4 limbs
-// of P / p_l, lowest first. check: null, or what the self-check leaves there; (0, 0, ~0) before. Its verdict does not change c.
-// Launch: block 256; grid x = ceil(rows / 256), y = min(65535, ceil(columns / 8)).
-extern "C" __global__ void __launch_bounds__(256, 4)
-oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
-                const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
-                const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc, Check* check)
-{
-    __shared__ Constants constants;
+// Makes the constants from the table of the host, for the whole block.
+__device__ inline void make(Constants& constants, const long long* crt, int moduli) {
     if ((int)threadIdx.x < moduli) {
         const long long* own = crt + 4 + 5 * threadIdx.x;
         to_signed_limbs(own + 1, own[0], constants.weights[threadIdx.x]);
@@ -183,16 +210,47 @@ oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int l
         }
     }
     __syncthreads();
+}
+
+template <int HALVES>
+__device__ inline void reconstruct(const Call& call, const long long* crt) {
+    __shared__ Constants constants;
+    make(constants, crt, call.moduli);
     // P takes 24 bits with 3 moduli, 56 with 7, 95 with 12, 126 with 16, 156 with 20.
-    if (moduli <= 3) {
-        entries<1>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
-    } else if (moduli <= 7) {
-        entries<2>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
-    } else if (moduli <= 12) {
-        entries<3>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
-    } else if (moduli <= 16) {
-        entries<4>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
+    if (call.moduli <= 3) {
+        entries<1, HALVES>(call, constants);
+    } else if (call.moduli <= 7) {
+        entries<2, HALVES>(call, constants);
+    } else if (call.moduli <= 12) {
+        entries<3, HALVES>(call, constants);
+    } else if (call.moduli <= 16) {
+        entries<4, HALVES>(call, constants);
     } else {
-        entries<5>(residues, plane, ld, rows, columns, row_scales, column_scales, moduli, constants, mu, nu, beta, read_c != 0, c, ldc, check);
+        entries<5, HALVES>(call, constants);
     }
+}
+
+// c[j * ldc + i] = mu 2^nu C' 2^-(row scale + column scale) + beta c, from the residues of C' at l * plane + j * ld + i.
+// C' 2^(nu - scales) is rounded once, then mu x + RN(beta c) once. c is read only if read_c is not 0.
+// crt is made by the host for this number of moduli: 4 limbs of 40 bits of P, then for each l five numbers: q_l and the 4 limbs
+// of P / p_l, lowest first. check: null, or what the self-check leaves there; (0, 0, ~0) before. Its verdict does not change c.
+// Launch: block 256; grid x = ceil(rows / 256), y = min(65535, ceil(columns / 8)).
+extern "C" __global__ void __launch_bounds__(256, 4)
+oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
+                const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
+                const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc, Check* check)
+{
+    reconstruct<1>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
+}
+
+// The same from the seven products of Strassen's form, that of number n modulo p_l in plane 7 l + n: ld rows and plane / ld columns are
+// those of a half.
+// Launch: block 256; grid x = ceil(ld / 256), y = min(65535, ceil(plane / ld / 8)).
+extern "C" __global__ void __launch_bounds__(256, 3)
+oz2_reconstruct_strassen(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
+                         const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
+                         const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c,
+                         long long ldc, Check* check)
+{
+    reconstruct<2>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
 }

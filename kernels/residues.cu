@@ -1,7 +1,7 @@
 // Step residues: scaling by a power of two, rounding to an integer, residues modulo every modulus (src/ozaki/residues.rs).
 // Lines as in scan.cu.
 
-constexpr int LINES = 16;    // lines of a tile
+constexpr int LINES = 16;    // lines of a tile; half of them of either half with Strassen's form
 constexpr int DEPTH = 128;   // elements of a line in a tile: a warp writes 32 words of four residues
 constexpr int WARPS = 8;
 constexpr int MAX_MODULI = 20;
@@ -133,64 +133,159 @@ struct Operand {
     bool permuted;
 };
 
-// Residues of the lines of a tile. Every element is read once, for all moduli.
-__device__ inline void residues(const Operand& a, int first_line, int length, int moduli, long long pitch) {
-    __shared__ double tile[LINES * TILE_LINE];
+// ---- Strassen's form (docs/gpu.md)
+//
+// An operand is cut in halves by its lines and by its inner dimension. Of each of the four quarters the residues are taken once, and
+// combined to the seven operands of the products M1 .. M7:
+//   A: A11, A12, S4, A22, S1, S2, S3 with S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21, S4 = A12 - S2
+//   B: B11, B21, B22, T4, T1, T2, T3 with T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12, T4 = T2 - B21
+
+constexpr int PRODUCTS = 7;
+
+// The canonical residue of a sum or a difference of two. Modulo 256 any byte is one.
+__device__ inline int wrapped(int x, int p) { return x > (p - 1) / 2 ? x - p : x < -(p / 2) ? x + p : x; }
+
+// of[line half][inner half]: the lines of B are its columns.
+__device__ inline void combine(const int (&of)[2][2], bool is_a, int p, int (&out)[PRODUCTS]) {
+    out[0] = of[0][0];
+    out[1] = of[0][1];
+    if (is_a) {
+        out[3] = of[1][1];
+        out[4] = wrapped(of[1][0] + of[1][1], p);
+        out[5] = wrapped(out[4] - of[0][0], p);
+        out[6] = wrapped(of[0][0] - of[1][0], p);
+        out[2] = wrapped(of[0][1] - out[5], p);
+    } else {
+        out[2] = of[1][1];
+        out[4] = wrapped(of[1][0] - of[0][0], p);
+        out[5] = wrapped(of[1][1] - out[4], p);
+        out[6] = wrapped(of[1][1] - of[1][0], p);
+        out[3] = wrapped(out[5] - of[0][1], p);
+    }
+}
+
+// ---- a tile
+
+// Four residues as a word.
+__device__ inline unsigned packed(int r0, int r1, int r2, int r3) {
+    const unsigned low = __byte_perm((unsigned)r0, (unsigned)r1, 0x0040), high = __byte_perm((unsigned)r2, (unsigned)r3, 0x0040);
+    return __byte_perm(low, high, 0x5410);
+}
+
+// Residues of the lines of a tile, or with HALVES = 2 of the corresponding lines of both halves. Every element is read once, for all
+// moduli.
+template <int HALVES>
+__device__ inline void residues(const Operand& a, bool is_a, int first_line, int length, int moduli, long long pitch) {
+    constexpr int QUARTERS = HALVES * HALVES, OF_HALF = LINES / HALVES;
+    __shared__ double tile[QUARTERS][OF_HALF * TILE_LINE];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const bool aligned = ((unsigned long long)a.x % 16 == 0) && a.line_stride % 2 == 0;
     const long long plane = a.padded_lines * pitch;
     for (long long first = (long long)blockIdx.y * DEPTH; first < pitch; first += (long long)gridDim.y * DEPTH) {
         if (a.element_stride != 1) {
             __syncthreads();   // the tile before has been used
-            const int line = first_line + threadIdx.x % LINES;
-            for (int at = threadIdx.x / LINES; at < DEPTH; at += 256 / LINES) {
-                const long long h = first + at;
-                const double value = line < a.lines && h < length ? a.x[line * a.line_stride + h * a.element_stride] : 0.0;
-                tile[threadIdx.x % LINES * TILE_LINE + at % 4 * 33 + at / 4] = value;
+            const int in_half = threadIdx.x % OF_HALF;
+#pragma unroll
+            for (int quarter = 0; quarter < QUARTERS; quarter++) {
+                const int line = quarter / HALVES * a.padded_lines + first_line + in_half;
+                for (int at = threadIdx.x / OF_HALF; at < DEPTH; at += 256 / OF_HALF) {
+                    const long long h = quarter % HALVES * pitch + first + at;
+                    const bool inside = first_line + in_half < a.padded_lines && first + at < pitch && line < a.lines && h < length;
+                    const double value = inside ? a.x[line * a.line_stride + h * a.element_stride] : 0.0;
+                    tile[quarter][in_half * TILE_LINE + at % 4 * 33 + at / 4] = value;
+                }
             }
             __syncthreads();
         }
-        const long long h = first + 4 * lane;
-        for (int in_tile = warp; in_tile < LINES; in_tile += WARPS) {
-            const int line = first_line + in_tile;
-            if (line >= a.padded_lines || h >= pitch) continue;
-            double values[4] = {};
-            int scale = 0;
-            if (line < a.lines) {
-                scale = a.scales[line];
-                if (a.element_stride == 1) {
-                    load_four(a.x + line * a.line_stride, h, length, aligned, values);
-                } else {
-#pragma unroll
-                    for (int n = 0; n < 4; n++) values[n] = tile[in_tile * TILE_LINE + n * 33 + lane];
-                }
-            }
-            Digits digits[4];
+        const long long in_pitch = first + 4 * lane;
+        for (int in_tile = warp; in_tile < OF_HALF; in_tile += WARPS) {
+            const int in_half = first_line + in_tile;
+            if (in_half >= a.padded_lines || in_pitch >= pitch) continue;
+            Digits digits[QUARTERS][4];
             int bytes = 0;
 #pragma unroll
-            for (int n = 0; n < 4; n++) {
-                digits[n] = scaled(values[n], scale);
-                bytes |= digits[n].bytes;
-            }
-            signed char* to = a.out + (a.permuted ? place(line) : line) * pitch + h;
+            for (int quarter = 0; quarter < QUARTERS; quarter++) {
+                const int line = quarter / HALVES * a.padded_lines + in_half;
+                double values[4] = {};
+                int scale = 0;
+                if (line < a.lines) {
+                    scale = a.scales[line];
+                    if (a.element_stride == 1) {
+                        load_four(a.x + line * a.line_stride, quarter % HALVES * pitch + in_pitch, length, aligned, values);
+                    } else {
 #pragma unroll
-            for (int l = 0; l < MAX_MODULI; l++) {
-                if (l >= moduli) break;
-                const Modulus& m = MODULI.of[l];
-                int r[4];
-#pragma unroll
-                for (int n = 0; n < 4; n++) r[n] = canonical(dot4(digits[n].low, m.low, dot4(digits[n].high, m.high, lift(m.p))), m);
-                if (bytes != 0) {
-#pragma unroll
-                    for (int n = 0; n < 4; n++) r[n] = canonical((signed char)r[n] * m.powers[digits[n].bytes] + lift(m.p), m);
+                        for (int n = 0; n < 4; n++) values[n] = tile[quarter][in_tile * TILE_LINE + n * 33 + lane];
+                    }
                 }
-                const unsigned low = __byte_perm((unsigned)r[0], (unsigned)r[1], 0x0040);
-                const unsigned high = __byte_perm((unsigned)r[2], (unsigned)r[3], 0x0040);
-                *reinterpret_cast<unsigned*>(to) = __byte_perm(low, high, 0x5410);
-                to += plane;
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    digits[quarter][n] = scaled(values[n], scale);
+                    bytes |= digits[quarter][n].bytes;
+                }
+            }
+            signed char* to = a.out + (a.permuted ? place(in_half) : in_half) * pitch + in_pitch;
+            auto write = [&](const Modulus& m) {
+                int r[QUARTERS][4];
+#pragma unroll
+                for (int quarter = 0; quarter < QUARTERS; quarter++) {
+                    const Digits(&d)[4] = digits[quarter];
+#pragma unroll
+                    for (int n = 0; n < 4; n++) r[quarter][n] = canonical(dot4(d[n].low, m.low, dot4(d[n].high, m.high, lift(m.p))), m);
+                    if (bytes != 0) {
+#pragma unroll
+                        for (int n = 0; n < 4; n++) {
+                            r[quarter][n] = canonical((signed char)r[quarter][n] * m.powers[d[n].bytes] + lift(m.p), m);
+                        }
+                    }
+                }
+                if constexpr (HALVES == 1) {
+                    *reinterpret_cast<unsigned*>(to) = packed(r[0][0], r[0][1], r[0][2], r[0][3]);
+                    to += plane;
+                } else {
+                    int combined[4][PRODUCTS];
+#pragma unroll
+                    for (int n = 0; n < 4; n++) {
+                        const int of[2][2] = {{(signed char)r[0][n], (signed char)r[1][n]}, {(signed char)r[2][n], (signed char)r[3][n]}};
+                        combine(of, is_a, m.p, combined[n]);
+                    }
+#pragma unroll
+                    for (int c = 0; c < PRODUCTS; c++) {
+                        *reinterpret_cast<unsigned*>(to) = packed(combined[0][c], combined[1][c], combined[2][c], combined[3][c]);
+                        to += plane;
+                    }
+                }
+            };
+            if constexpr (HALVES == 1) {
+#pragma unroll
+                for (int l = 0; l < MAX_MODULI; l++) {
+                    if (l >= moduli) break;
+                    write(MODULI.of[l]);
+                }
+            } else {
+                // A modulus is work enough here, and the code of all of them too much.
+#pragma unroll 1
+                for (int l = 0; l < moduli; l++) write(MODULI.of[l]);
             }
         }
     }
+}
+
+// The part of a block of both operands in one launch.
+template <int HALVES>
+__device__ inline void residues_of_both(const Operand& a, const Operand& b, int length, int moduli, long long pitch) {
+    constexpr int OF_HALF = LINES / HALVES;
+    const int blocks_a = (a.padded_lines + OF_HALF - 1) / OF_HALF, block = blockIdx.x;
+    const bool is_a = block < blocks_a;
+    // Field by field: a choice between two structures would put both into local memory.
+    const Operand of{is_a ? a.x : b.x,
+                     is_a ? a.line_stride : b.line_stride,
+                     is_a ? a.element_stride : b.element_stride,
+                     is_a ? a.lines : b.lines,
+                     is_a ? a.padded_lines : b.padded_lines,
+                     is_a ? a.scales : b.scales,
+                     is_a ? a.out : b.out,
+                     is_a && a.permuted};
+    residues<HALVES>(of, is_a, (is_a ? block : block - blocks_a) * OF_HALF, length, moduli, pitch);
 }
 
 // Both operands of a product in one launch; padded lines of 0 leave one out. For l < moduli, with the names of either operand:
@@ -204,16 +299,20 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ a, long long 
                                         int padded_b, const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length,
                                         int moduli, long long pitch, int permuted)
 {
-    const int blocks_a = (padded_a + LINES - 1) / LINES, block = blockIdx.x;
-    const bool is_a = block < blocks_a;
-    // Field by field: a choice between two structures would put both into local memory.
-    const Operand of{is_a ? a : b,
-                     is_a ? line_stride_a : line_stride_b,
-                     is_a ? element_stride_a : element_stride_b,
-                     is_a ? lines_a : lines_b,
-                     is_a ? padded_a : padded_b,
-                     is_a ? scales_a : scales_b,
-                     is_a ? out_a : out_b,
-                     is_a && permuted != 0};
-    residues(of, (is_a ? block : block - blocks_a) * LINES, length, moduli, pitch);
+    residues_of_both<1>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
+                        {b, line_stride_b, element_stride_b, lines_b, padded_b, scales_b, out_b, false}, length, moduli, pitch);
+}
+
+// The operands of Strassen's form: padded_a, padded_b and pitch are those of a half, at least half of the lines and of the length, and
+// plane 7 l + c has the operand of the product number c (from 0) modulo p_l.
+// Launch: block 256; grid x = ceil(padded_a / 8) + ceil(padded_b / 8), y = min(65535, ceil(pitch / 128)).
+extern "C" __global__ void oz2_residues_strassen(const double* __restrict__ a, long long line_stride_a, long long element_stride_a,
+                                                 int lines_a, int padded_a, const int* __restrict__ scales_a,
+                                                 signed char* __restrict__ out_a, const double* __restrict__ b, long long line_stride_b,
+                                                 long long element_stride_b, int lines_b, int padded_b,
+                                                 const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length, int moduli,
+                                                 long long pitch, int permuted)
+{
+    residues_of_both<2>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
+                        {b, line_stride_b, element_stride_b, lines_b, padded_b, scales_b, out_b, false}, length, moduli, pitch);
 }

@@ -23,7 +23,7 @@ import gpu_rns
 START = time.time()
 CHECK_SECONDS = 60     # for the comparison with the portable engine, which is slow
 PRODUCT_SECONDS = 170  # for the product kernels, and alone:
-PRODUCT_ALONE_SECONDS = 400
+PRODUCT_ALONE_SECONDS = 270
 DEADLINE = 400
 RNS_SECONDS = 60       # for the residue numbers, after all else
 

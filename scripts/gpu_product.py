@@ -33,7 +33,16 @@ VARIANTS = {
 CUBLAS = "cuBLAS, then reduce"
 PAIRS, SINGLES, SMALL_TILES = "oz2_product_wgmma_256_2", "oz2_product_wgmma_256_1", "oz2_product_wgmma_128_1"
 THIN = [(16384, 16384, 512), (16384, 128, 16384), (512, 512, 65536)]
-CHECK_SECONDS, TIME_SECONDS, CALL_SECONDS = 30, 35, 40
+CHECK_SECONDS, TIME_SECONDS, CALL_SECONDS = 30, 35, 35
+# Whole calls, each way in a process of its own: what is in the environment, what the log must say. Strassen's form has one level on the
+# device; two are not written.
+USED = "the fused product agrees with cuBLAS and is used"
+WAYS = {
+    "cuBLAS": ({"OZ2_CUDA_PRODUCT": "cublas"}, ""),
+    "fused": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_CUDA_GRAPHS": "0"}, USED),
+    "fused, graphs": ({"OZ2_CUDA_PRODUCT": "fused"}, USED),
+    "fused, Strassen 1": ({"OZ2_CUDA_PRODUCT": "strassen"}, USED),
+}
 
 
 # ---- a step, in its own process
@@ -297,7 +306,7 @@ def measure_times(kernels, name, shapes, bands, sensors, least_seconds):
         p.free()
 
 
-def calls(library_path, shapes, rehearse):
+def calls(library_path, shapes, rehearse, sensors):
     """Whole calls with operands and result on the device, mode fast, 14 moduli: TFLOPS, and the sum of the bits of C to compare."""
     import gpu_check
     library, cuda = gpu_check.Library(library_path), gpu_check.Cuda()
@@ -310,12 +319,15 @@ def calls(library_path, shapes, rehearse):
         cuda.send(places[0], np.resize(some, m * k))
         cuda.send(places[1], np.resize(some[::-1], k * n))
         call = lambda: library.dgemm("N", "N", m, n, k, 1.0, places[0], m, places[1], k, 0.0, places[2], m)
-        seconds = gpu_check.median_time(call, 3, 0.05 if rehearse else 0.5)
+        start = time.time()
+        seconds, seen = gpu_check.median_time(call, 3, 0.05 if rehearse else 0.5), sensors.since(start)
         c = np.empty((n, m))
         cuda.fetch(places[2], c)
         # A digest of all bits of C and their places, to compare the two products.
         bits = int(np.bitwise_xor.reduce(c.view(np.uint64).ravel() * np.arange(1, 2 * c.size, 2, dtype=np.uint64)))
         row = dict(shape=(m, n, k), tflops=2e-12 * m * n * k / seconds, bits=bits, engine=library.last().get("engine"))
+        if seen:
+            row.update(clock=seen[0], watts=seen[1])
         print("CALL " + json.dumps(row), flush=True)
         for place in places:
             cuda.free(place)
@@ -323,7 +335,11 @@ def calls(library_path, shapes, rehearse):
 
 def step(arguments):
     if arguments.step == "calls":
-        return calls(arguments.library, arguments.shapes, arguments.rehearse)
+        sensors = Sensors()
+        try:
+            return calls(arguments.library, arguments.shapes, arguments.rehearse, sensors)
+        finally:
+            sensors.stop()
     import gpu_check
     kernels = Kernels(gpu_check.Cuda())
     if arguments.step == "check":
@@ -368,21 +384,23 @@ def measure(library, report, sizes, rehearse, seconds):
     thin = [(128, 64, 96)] if rehearse else [shape for shape in THIN if max(sizes) >= 8192]
     usable = [name for name in VARIANTS if out["checks"][name].startswith("right")]
     shapes = ["x".join(map(str, shape)) for shape in squares + thin]
+    # Before the kernels alone: these decide what is the default.
+    for way, (environment, told) in WAYS.items():
+        words = ["--step", "calls", "--shapes", *shapes]
+        failed, text, log = process(f"calls: {way}", CALL_SECONDS, *words, OZ2_LOG="debug", **environment)
+        out["calls"][way] = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("CALL ")]
+        if failed:
+            out["left_out"].append(f"the rest of the calls: {way}: {failed}")
+        elif told not in log or "CUDA graphs fail" in log or "the CUDA driver has no graphs" in log:
+            out["left_out"].append(f"calls: {way}: the library did not do it so")
     for name in [CUBLAS, *reversed(usable)]:
         failed, text, _ = process(f"times of {name}", TIME_SECONDS, "--step", "times", "--name", name, "--shapes", *shapes)
         out["times"] += [json.loads(line[4:]) for line in text.splitlines() if line.startswith("ROW ")]
         if failed:
             out["left_out"].append(f"the rest of the times of {name}: {failed}")
-    for product in ("cublas", "fused"):
-        words = ["--step", "calls", "--shapes", *shapes]
-        failed, text, log = process(f"calls with {product}", CALL_SECONDS, *words, OZ2_CUDA_PRODUCT=product, OZ2_LOG="debug")
-        out["calls"][product] = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("CALL ")]
-        if failed:
-            out["left_out"].append(f"the rest of the calls with {product}: {failed}")
-        if product == "fused" and "the fused product agrees with cuBLAS and is used" not in log:
-            out["left_out"].append("calls with the fused product: the library did not use it")
-    both = zip(out["calls"]["cublas"], out["calls"]["fused"])
-    out["different"] = [x["shape"] for x, y in both if x["bits"] != y["bits"]]
+    bits = {tuple(row["shape"]): row["bits"] for row in out["calls"]["cuBLAS"]}
+    rows = [row for rows in out["calls"].values() for row in rows]
+    out["different"] = [row["shape"] for row in rows if bits.get(tuple(row["shape"]), row["bits"]) != row["bits"]]
     wrong = [f"fused product: {name}: {what}" for name, what in out["checks"].items() if what.startswith("WRONG")]
     wrong += [f"fused product: other bits at {shape}" for shape in out["different"]]
     report["wrong"] = report.get("wrong", []) + wrong
@@ -427,6 +445,40 @@ def decisions(times):
     return rows
 
 
+def call_of(calls, way, shape):
+    return next((row for row in calls.get(way, []) if tuple(row["shape"]) == tuple(shape)), None)
+
+
+# TFLOPS that a whole call is to reach by the model of the time, by size, and the way that is to.
+GOALS = {1024: (40, "fused, graphs"), 2048: (65, "fused, graphs"), 4096: (80, "fused"), 8192: (100, "fused"),
+         16384: (115, "fused, Strassen 1")}
+
+
+def decisions_of_calls(calls):
+    """As decisions, of whole calls: whether graphs and Strassen's form pay, and from where on, and which goals are reached."""
+    rows, unknown = [], "not measured"
+    sizes = sorted({row["shape"][0] for row in calls.get("fused", []) if len(set(row["shape"])) == 1})
+
+    def gains(better, worse):
+        pairs = ((n, call_of(calls, better, (n, n, n)), call_of(calls, worse, (n, n, n))) for n in sizes)
+        return [(n, x["tflops"] / y["tflops"] - 1) for n, x, y in pairs if x and y]
+
+    told = lambda found: ", ".join(f"{n}: {100 * gain:+.1f} %" for n, gain in found) or unknown
+    found = gains("fused, graphs", "fused")
+    most = max((n for n, gain in found if gain > 0.02), default=None)
+    then = unknown if not found else "no graphs" if most is None else f"graphs up to {most} (MOST_WORK in src/engine/cuda/graph.rs)"
+    rows.append(("graphs gain?", told(found), then))
+    found = gains("fused, Strassen 1", "fused")
+    least = min((n for n, gain in found if gain > 0.02), default=None)
+    then = unknown if not found else "no level" if least is None else f"one level from {least} on"
+    rows.append(("a level of Strassen's form gains?", told(found), then))
+    for n, (goal, way) in GOALS.items():
+        row = call_of(calls, way, (n, n, n))
+        seen = f"{row['tflops']:.1f} TFLOPS, {way}" if row else unknown
+        rows.append((f"{goal} TFLOPS or more at {n}?", seen, unknown if not row else "reached" if row["tflops"] >= goal else "missed"))
+    return rows
+
+
 def markdown(report):
     if "product" not in report:
         return []
@@ -439,13 +491,17 @@ def markdown(report):
         cells = ["x".join(map(str, row["shape"])), row["kernel"], row["band"], f"{row['us']:.1f}", f"{row['tops']:.0f}"]
         cells += [row.get("clock", "-"), row.get("watts", "-")]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    lines += ["", "Whole calls on the device, mode fast, 14 moduli, TFLOPS:", ""]
-    lines += ["| m x n x k | cuBLAS | fused | same bits |", "|---|---:|---:|---|"]
-    for x, y in zip(out["calls"]["cublas"], out["calls"]["fused"]):
-        same = "yes" if x["bits"] == y["bits"] else "NO"
-        lines.append(f"| {'x'.join(map(str, x['shape']))} | {x['tflops']:.1f} | {y['tflops']:.1f} | {same} |")
+    lines += ["", "Whole calls on the device, mode fast, 14 moduli, TFLOPS; MHz and W beside them:", ""]
+    lines += ["| m x n x k | " + " | ".join(WAYS) + " | same bits |", "|---|" + "---:|" * len(WAYS) + "---|"]
+    shapes = list(dict.fromkeys(tuple(row["shape"]) for rows in out["calls"].values() for row in rows))
+    for shape in shapes:
+        found = [call_of(out["calls"], way, shape) for way in WAYS]
+        cells = ["-" if row is None else f"{row['tflops']:.1f}" + (f" ({row['clock']}, {row['watts']})" if "clock" in row else "")
+                 for row in found]
+        same = "yes" if len({row["bits"] for row in found if row}) == 1 else "NO"
+        lines.append(f"| {'x'.join(map(str, shape))} | " + " | ".join(cells) + f" | {same} |")
     lines += ["", "| question | measured | conclusion |", "|---|---|---|"]
-    lines += ["| " + " | ".join(row) + " |" for row in decisions(out["times"])]
+    lines += ["| " + " | ".join(row) + " |" for row in decisions(out["times"]) + decisions_of_calls(out["calls"])]
     if out["left_out"]:
         lines += ["", "Left out: " + "; ".join(out["left_out"]) + "."]
     return lines

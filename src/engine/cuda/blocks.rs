@@ -8,22 +8,39 @@ pub struct Layout {
     length: usize,
     /// The product leaves 32-bit sums, which are reduced after it; else it leaves residues, and the lines of A are permuted.
     pub sums: bool,
+    /// Strassen's form: seven planes of half the size for each modulus.
+    pub strassen: bool,
 }
 
-impl Layout {
-    pub const CUBLAS: Self = Self { rows: ALIGN, length: ALIGN, sums: true };
-    pub const FUSED: Self = Self { rows: 64, length: 128, sums: false };
+/// Products of Strassen's form.
+const PRODUCTS: usize = 7;
 
+impl Layout {
+    pub const CUBLAS: Self = Self { rows: ALIGN, length: ALIGN, sums: true, strassen: false };
+    pub const FUSED: Self = Self { rows: 64, length: 128, sums: false, strassen: false };
+    pub const STRASSEN: Self = Self { strassen: true, ..Self::FUSED };
+
+    /// What a plane has of a count: all or half of it, padded.
+    fn part(&self, count: usize, multiple: usize) -> usize {
+        let part = if self.strassen { count.div_ceil(2) } else { count };
+        part.next_multiple_of(multiple)
+    }
+
+    /// Rows of a plane, for so many of C.
     pub fn rows(&self, count: usize) -> usize {
-        count.next_multiple_of(self.rows)
+        self.part(count, self.rows)
     }
 
     pub fn columns(&self, count: usize) -> usize {
-        padded(count)
+        self.part(count, ALIGN)
     }
 
     pub fn length(&self, count: usize) -> usize {
-        count.next_multiple_of(self.length)
+        self.part(count, self.length)
+    }
+
+    pub fn planes(&self, moduli: usize) -> usize {
+        if self.strassen { PRODUCTS * moduli } else { moduli }
     }
 }
 
@@ -67,7 +84,7 @@ impl Blocks {
         self.layout.rows(self.rows) + self.layout.columns(self.columns)
     }
 
-    /// Entries of a block with the padding of its rows and columns.
+    /// Entries of a plane.
     pub fn entries(&self) -> usize {
         self.layout.rows(self.rows) * self.layout.columns(self.columns)
     }
@@ -80,9 +97,12 @@ impl Blocks {
     /// Bytes for the products: raw operands, all planes, the sums of a group, residues of C, C twice, and G of the plan, which
     /// stays for the next call.
     pub fn product_bytes(&self, moduli: usize) -> usize {
-        let operands = self.lines() * (8 * self.length + moduli * self.layout.length(self.length));
+        let planes = self.layout.planes(moduli);
+        let raw = 8 * (self.rows + self.columns) * self.length;
+        let operands = planes * self.lines() * self.layout.length(self.length);
         let sums = if self.layout.sums { 4 * self.group } else { 0 };
-        operands + self.entries() * (sums + moduli + 24)
+        let results = 24 * padded(self.rows) * padded(self.columns);
+        raw + operands + (sums + planes) * self.entries() + results
     }
 
     /// The next smaller blocks, or None where smaller ones are not worth the device.
@@ -123,7 +143,9 @@ mod tests {
 
     #[test]
     fn blocks_shrink_until_they_fit_or_end() {
-        for (layout, group, least) in [(Layout::CUBLAS, 15, 100_000), (Layout::FUSED, 1, 300_000)] {
+        for (layout, group, least) in
+            [(Layout::CUBLAS, 15, 100_000), (Layout::FUSED, 1, 300_000), (Layout::STRASSEN, 1, 2_000_000)]
+        {
             let largest = Blocks::largest(5000, 300, 1 << 20, 15, layout);
             assert_eq!(largest, Blocks { rows: 5000, columns: 300, length: 1 << 16, group, layout });
             let mut limit = largest.product_bytes(15);

@@ -11,10 +11,18 @@ use super::plan::CHECKS;
 use super::run::{Run, Stop};
 use crate::gemm::Rectangle;
 use crate::observe::log::{self, Kind, Level};
-use crate::ozaki::moduli::{LEGAL, MODULI};
+use crate::ozaki::moduli::{LEGAL, MODULI, canonical};
 use crate::ozaki::plan::Plan;
 use crate::ozaki::reconstruct::{fraction, wrong_modulus};
 use crate::route::Reason;
+
+/// C11, C12, C21, C22 of Strassen's form: the products, counted from 0, with their signs.
+const QUARTERS: [&[(usize, i64)]; 4] = [
+    &[(0, 1), (1, 1)],
+    &[(0, 1), (5, 1), (4, 1), (2, 1)],
+    &[(0, 1), (5, 1), (6, 1), (3, -1)],
+    &[(0, 1), (5, 1), (6, 1), (4, 1)],
+];
 
 /// What the kernel leaves of a block (kernels/reconstruct.cu).
 struct Seen {
@@ -96,13 +104,26 @@ impl Run<'_> {
         at: Rectangle,
         before: &Seen,
     ) -> Result<Option<usize>, Fault> {
-        let (ld, columns) = (blocks.layout.rows(at.rows), blocks.layout.columns(at.columns));
+        let layout = blocks.layout;
+        let (ld, columns) = (layout.rows(at.rows), layout.columns(at.columns));
         let (i, j) = before.first;
+        let read = |plane: usize| {
+            let place = plane * ld * columns + j % columns * ld + i % ld;
+            let mut residue = [0i8];
+            self.read(self.device.existing(Region::Residues) + place as u64, &mut residue)?;
+            Ok(i64::from(residue[0]))
+        };
         let mut residues = [0i8; MODULI.len()];
         for (l, residue) in residues[..plan.moduli].iter_mut().enumerate() {
-            let place = l * ld * columns + j * ld + i;
-            let from = self.device.existing(Region::Residues) + place as u64;
-            self.read(from, std::slice::from_mut(residue))?;
+            let mut sum = 0;
+            if layout.strassen {
+                for &(product, sign) in QUARTERS[i / ld * 2 + j / columns] {
+                    sum += sign * read(layout.planes(l) + product)?;
+                }
+            } else {
+                sum = read(l)?;
+            }
+            *residue = canonical(sum, l) as i8;
         }
         let right = fraction(&residues[..plan.moduli]);
         Ok(wrong_modulus(before.fraction - right, plan.moduli))

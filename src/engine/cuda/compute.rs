@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::blocks::{Blocks, Layout};
+use super::blocks::Blocks;
 use super::device::{Device, Event, Region};
 use super::graph::MOST_WORK;
 use super::launch::Launch;
@@ -35,9 +35,10 @@ impl Run<'_> {
     /// The blocks of the product for a plan, or None where not even the smallest fit.
     pub fn product_blocks(&self, plan: &Plan) -> Option<Blocks> {
         let (m, n, k) = (self.call.m, self.call.n, self.call.k);
-        let layout = if self.device.fused.is_some() { Layout::FUSED } else { Layout::CUBLAS };
-        let largest = Blocks::largest(m, n, k, plan.moduli, layout);
-        largest.within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
+        self.device.layouts().iter().find_map(|&layout| {
+            let largest = Blocks::largest(m, n, k, plan.moduli, layout);
+            largest.within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
+        })
     }
 
     /// What is missing of C after a fault.
@@ -69,13 +70,14 @@ impl Run<'_> {
                 }
             }
         }
-        self.device.region(Region::PlanesA, moduli * rows * pitch)?;
-        self.device.region(Region::PlanesB, moduli * columns * pitch)?;
+        let planes = layout.planes(moduli);
+        self.device.region(Region::PlanesA, planes * rows * pitch)?;
+        self.device.region(Region::PlanesB, planes * columns * pitch)?;
         (self.a.planes_hold, self.b.planes_hold) = (None, None);
         if layout.sums {
             self.device.region(Region::Sums, 4 * blocks.group * rows * columns)?;
         }
-        self.device.region(Region::Residues, moduli * rows * columns)?;
+        self.device.region(Region::Residues, planes * rows * columns)?;
         for (region, _) in SLOTS {
             self.device.region(region, 8 * blocks.rows * blocks.columns)?;
         }
@@ -183,15 +185,14 @@ impl Run<'_> {
             // SAFETY: by the contract of this function.
             let missing = unsafe { self.load_missing([of_a, of_b])? };
             if missing.iter().any(Option::is_some) {
-                let residues =
-                    self.device.residues(missing, [rows, columns], scales, moduli, pitch, !layout.sums);
+                let residues = self.device.residues(missing, [rows, columns], scales, moduli, pitch, &layout);
                 start(self.device, residues)?;
                 (self.a.planes_hold, self.b.planes_hold) = (of_a.key(), of_b.key());
             }
             self.device.record(Event::Consumed, self.device.compute)?;
             self.phase("residues")?;
             if !layout.sums {
-                let product = self.device.fused_product(shape, moduli, first > 0)?;
+                let product = self.device.fused_product(shape, moduli, &layout, first > 0)?;
                 start(self.device, product)?;
                 self.phase("product")?;
                 continue;
@@ -211,8 +212,8 @@ impl Run<'_> {
             self.set(check, 0, size_of::<[u64; 2]>())?;
             self.set(check + size_of::<[u64; 2]>() as u64, 0xFF, size_of::<u64>())?;
         }
-        let shape = [at.rows, at.columns, rows];
-        let reconstruct = self.device.reconstruct(shape, entries, scales, moduli, alpha_beta, (c, check));
+        let sizes = [[at.rows, at.columns], [rows, columns]];
+        let reconstruct = self.device.reconstruct(sizes, scales, moduli, alpha_beta, (c, check), &layout);
         start(self.device, reconstruct)?;
         if let Some(launches) = together {
             let shape = [at.rows, at.columns, self.call.k, moduli];

@@ -89,7 +89,7 @@ const SOURCES: [(&str, [&str; 2], &[&CStr]); 5] = [
             include_str!("../../../kernels/ptx/residues.compute_75.ptx"),
             include_str!("../../../kernels/ptx/residues.compute_80.ptx"),
         ],
-        &[c"oz2_residues"],
+        &[c"oz2_residues", c"oz2_residues_strassen"],
     ),
     (
         "reduce",
@@ -105,7 +105,7 @@ const SOURCES: [(&str, [&str; 2], &[&CStr]); 5] = [
             include_str!("../../../kernels/ptx/reconstruct.compute_75.ptx"),
             include_str!("../../../kernels/ptx/reconstruct.compute_80.ptx"),
         ],
-        &[c"oz2_reconstruct"],
+        &[c"oz2_reconstruct", c"oz2_reconstruct_strassen"],
     ),
 ];
 
@@ -122,11 +122,13 @@ pub enum Kernel {
     LargestBits,
     LargestLeading,
     Residues,
+    ResiduesStrassen,
     Reduce,
     Reconstruct,
+    ReconstructStrassen,
 }
 
-const KERNELS: usize = 11;
+const KERNELS: usize = 13;
 
 pub struct Device {
     pub libraries: &'static Libraries,

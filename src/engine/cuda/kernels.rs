@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::blocks::Layout;
 use super::device::{Device, Kernel, Region};
 use super::launch::Launch;
 use super::library::Fault;
@@ -84,15 +85,15 @@ pub struct DeviceBounds {
 
 /// A launch of a kernel with these parameters, which must be those of the kernel in kernels/.
 macro_rules! launch {
-    ($device:expr, $kernel:ident, $grid:expr, $($parameter:expr),*) => {
-        Launch::new($device.function(Kernel::$kernel), $grid, BLOCK)$(.with($parameter))*
+    ($device:expr, $kernel:expr, $grid:expr, $($parameter:expr),*) => {
+        Launch::new($device.function($kernel), $grid, BLOCK)$(.with($parameter))*
     };
 }
 
 /// Queues such a launch.
 macro_rules! start {
-    ($device:expr, $($launch:tt)*) => {{
-        let launch = launch!($device, $($launch)*);
+    ($device:expr, $kernel:ident, $($launch:tt)*) => {{
+        let launch = launch!($device, Kernel::$kernel, $($launch)*);
         // SAFETY: the parameters are those of the kernel, and name regions that are large enough.
         unsafe { $device.start(&launch) }
     }};
@@ -275,8 +276,8 @@ impl Device {
         )
     }
 
-    /// Residues of pieces of A and B modulo the first `moduli` moduli: for each a plane of `padded` lines of `pitch` elements. What is
-    /// None is left as it is. `permuted`: the lines of A as the fused product wants them.
+    /// Residues of pieces of A and B modulo the first `moduli` moduli, in planes of `padded` lines of `pitch` elements, as the layout
+    /// has them. What is None is left as it is.
     pub fn residues(
         &self,
         pieces: [Option<DeviceLines>; 2],
@@ -284,17 +285,19 @@ impl Device {
         scales: [CUdeviceptr; 2],
         moduli: usize,
         pitch: usize,
-        permuted: bool,
+        layout: &Layout,
     ) -> Launch {
         let none = DeviceLines { address: 0, line_stride: 0, element_stride: 1, lines: 0, length: 0 };
         let lines = |piece: Option<DeviceLines>, padded: usize| piece.map_or(0, |_| padded);
         let [lines_a, lines_b] = [lines(pieces[0], padded[0]), lines(pieces[1], padded[1])];
         let length = pieces.iter().flatten().map(|piece| piece.length).max().unwrap_or(0);
         let [a, b] = pieces.map(|piece| piece.unwrap_or(none));
-        let blocks = lines_a.div_ceil(16) + lines_b.div_ceil(16);
+        let (kernel, tile) =
+            if layout.strassen { (Kernel::ResiduesStrassen, 8) } else { (Kernel::Residues, 16) };
+        let blocks = lines_a.div_ceil(tile) + lines_b.div_ceil(tile);
         launch!(
             self,
-            Residues,
+            kernel,
             grid([blocks, pitch], [1, 128]),
             a.address,
             a.line_stride,
@@ -313,7 +316,7 @@ impl Device {
             length,
             moduli as c_int,
             pitch as i64,
-            c_int::from(permuted)
+            c_int::from(!layout.sums)
         )
     }
 
@@ -385,41 +388,29 @@ impl Device {
         )
     }
 
-    /// The result of a block, dense, at `c`. `shape`: rows, columns, and the rows with their padding. `check`: where the self-check
-    /// leaves what it saw, or 0.
+    /// The result of a block of [rows, columns], dense, at `c`, from planes of [rows, columns]. `check`: where the self-check leaves
+    /// what it saw, or 0.
     pub fn reconstruct(
         &self,
-        [rows, columns, ld]: [usize; 3],
-        plane: usize,
+        [[rows, columns], [ld, width]]: [[usize; 2]; 2],
         [s, t]: [CUdeviceptr; 2],
         moduli: usize,
         (mu, nu, beta): (f64, i32, f64),
         (c, check): (CUdeviceptr, CUdeviceptr),
+        layout: &Layout,
     ) -> Launch {
         let (residues, crt) = (self.existing(Region::Residues), self.existing(Region::Constants));
-        let blocks = grid([rows, columns], [256, 8]);
+        let (kernel, blocks) = if layout.strassen {
+            (Kernel::ReconstructStrassen, grid([ld, width], [256, 8]))
+        } else {
+            (Kernel::Reconstruct, grid([rows, columns], [256, 8]))
+        };
+        let plane = ld * width;
         let (plane, ld, ldc, moduli) = (plane as i64, ld as c_int, rows as i64, moduli as c_int);
         let (rows, columns, read_c) = (rows as c_int, columns as c_int, c_int::from(beta != 0.0));
         launch!(
-            self,
-            Reconstruct,
-            blocks,
-            residues,
-            plane,
-            ld,
-            rows,
-            columns,
-            s,
-            t,
-            moduli,
-            crt,
-            mu,
-            nu,
-            beta,
-            read_c,
-            c,
-            ldc,
-            check
+            self, kernel, blocks, residues, plane, ld, rows, columns, s, t, moduli, crt, mu, nu, beta,
+            read_c, c, ldc, check
         )
     }
 }

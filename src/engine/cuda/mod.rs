@@ -34,7 +34,7 @@ use compute::{Progress, reason_of};
 use device::Device;
 use library::{Fault, Libraries};
 use place::{Place, devices, places, through_host};
-use product::wants_fused;
+use product::wanted_product;
 use run::{Run, Stop};
 
 pub struct CudaEngine;
@@ -258,7 +258,7 @@ unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Pla
         empty => match Device::open(state.libraries, slot.ordinal) {
             Ok(device) => {
                 let device = empty.insert(device);
-                let wanted = wants_fused() && !slot.fused_failed.load(Ordering::Relaxed);
+                let wanted = wanted_product().0 && !slot.fused_failed.load(Ordering::Relaxed);
                 if wanted && !device.start_fused() {
                     slot.fused_failed.store(true, Ordering::Relaxed);
                 }

@@ -1,11 +1,13 @@
 //! Which product a device computes with. The one in use is cuBLAS with a separate reduction. The other, with the reduction inside
-//! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
+//! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it,
+//! =strassen for the fused product of a level of Strassen's form (docs/gpu.md).
 //! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
 
 use std::ffi::{CStr, c_int, c_uint};
 
 use cudarc::driver::sys::{CUdeviceptr, CUfunction};
 
+use super::blocks::Layout;
 use super::device::{Device, Region, load_module};
 use super::launch::{Launch, Parameter};
 use super::library::Fault;
@@ -65,13 +67,16 @@ pub struct Fused {
     family: &'static Family,
     functions: Vec<CUfunction>,
     multiprocessors: usize,
-    /// On the device, the number of the modulus of every plane.
+    /// On the device, the number of the modulus of every plane: without Strassen's form, then with it.
     modulus_of: CUdeviceptr,
+    /// Products have a level of Strassen's form.
+    strassen: bool,
 }
 
-/// Is the fused product asked for?
-pub fn wants_fused() -> bool {
-    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+/// Is the fused product asked for, and with a level of Strassen's form?
+pub fn wanted_product() -> (bool, bool) {
+    let is = |name: &str| std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == name);
+    (is("fused") || is("strassen"), is("strassen"))
 }
 
 /// As CUtensorMap: made by the driver.
@@ -154,8 +159,11 @@ impl Device {
                 };
             }
         }
-        // As long as a plane is a modulus, the table is the numbers themselves.
-        let numbers: [c_int; MODULI.len()] = std::array::from_fn(|l| l as c_int);
+        let of_plane = |plane: usize| match plane.checked_sub(MODULI.len()) {
+            None => plane,
+            Some(plane) => plane / Layout::STRASSEN.planes(1),
+        };
+        let numbers: [c_int; 8 * MODULI.len()] = std::array::from_fn(|plane| of_plane(plane) as c_int);
         let mut modulus_of = 0;
         // SAFETY: the first call writes the address; the second has room for what it copies.
         unsafe {
@@ -163,17 +171,36 @@ impl Device {
             driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), size_of_val(&numbers))?;
         }
         let multiprocessors = self.multiprocessors()?;
-        self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
+        self.fused =
+            Some(Fused { family, functions, multiprocessors, modulus_of, strassen: wanted_product().1 });
         let agree = (0..family.variants.len()).try_for_each(|variant| self.compare_with_cublas(variant));
         let given_back = self.give_all_back();
         agree.and(given_back)?;
         Ok(Some(family.file))
     }
 
-    /// The canonical residues of the product for `planes` moduli, in the region for residues, added to those that are there if `add`.
-    /// `shape`: the rows, columns and pitch of the planes (Layout::FUSED).
-    pub fn fused_product(&self, shape: [usize; 3], planes: usize, add: bool) -> Result<Launch, Fault> {
+    /// What this device's product wants of its planes; a later choice is for where memory does not suffice for the ones before.
+    pub fn layouts(&self) -> &'static [Layout] {
+        match &self.fused {
+            None => &[Layout::CUBLAS],
+            Some(fused) if fused.strassen => &[Layout::STRASSEN, Layout::FUSED],
+            Some(_) => &[Layout::FUSED],
+        }
+    }
+
+    /// The canonical residues of the products of all planes, in the region for residues, added to those that are there if `add`.
+    /// `shape`: the rows, columns and pitch of the planes.
+    pub fn fused_product(
+        &self,
+        shape: [usize; 3],
+        moduli: usize,
+        layout: &Layout,
+        add: bool,
+    ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
+        let planes = layout.planes(moduli);
+        let first = if layout.strassen { MODULI.len() * size_of::<c_int>() } else { 0 };
+        let modulus_of = fused.modulus_of + first as u64;
         let rounds = |variant: &Variant| {
             variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
         };
@@ -181,7 +208,7 @@ impl Device {
         let large = variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
         let variant = large.unwrap_or(variants.len() - 1);
         let regions = [Region::PlanesA, Region::PlanesB, Region::Residues];
-        self.fused_launch(variant, shape, planes, add, regions, usize::MAX)
+        self.fused_launch(variant, shape, (planes, modulus_of), add, regions, usize::MAX)
     }
 
     /// The launch of a variant with at most so many blocks.
@@ -189,7 +216,7 @@ impl Device {
         &self,
         number: usize,
         shape: [usize; 3],
-        planes: usize,
+        (planes, modulus_of): (usize, CUdeviceptr),
         add: bool,
         regions: [Region; 3],
         most_blocks: usize,
@@ -210,12 +237,13 @@ impl Device {
         };
         let sizes = [rows, columns, pitch, planes].map(|x| x as c_int);
         let launch = sizes.into_iter().fold(launch, Launch::with);
-        Ok(launch.with(fused.modulus_of).with(out).with(c_int::from(add)).with(BAND))
+        Ok(launch.with(modulus_of).with(out).with(c_int::from(add)).with(BAND))
     }
 
     /// An error unless a variant leaves what cuBLAS and the reduction leave: with one element a line of B, which shows A itself, so that
     /// a wrong layout shows; over more steps than the ring has stages; with several ragged tiles a block.
     fn compare_with_cublas(&mut self, variant: usize) -> Result<(), Fault> {
+        let modulus_of = self.fused.as_ref().map_or(0, |fused| fused.modulus_of);
         for (shape, planes, one_hot) in
             [([64, 64, 64], 1, true), ([64, 32, 928], 2, false), ([320, 288, 96], 3, false)]
         {
@@ -249,7 +277,7 @@ impl Device {
                 self.product(shape, [Region::PlanesA, Region::PlanesB], 0, planes)?;
                 self.reduce(rows * columns, 0, planes, add)?;
                 let regions = [Region::RawA, Region::PlanesB, Region::C0];
-                let launch = self.fused_launch(variant, shape, planes, add, regions, 2)?;
+                let launch = self.fused_launch(variant, shape, (planes, modulus_of), add, regions, 2)?;
                 // SAFETY: the regions hold the planes.
                 unsafe { self.start(&launch)? };
             }

@@ -189,7 +189,7 @@ impl<T> Drop for Buffer<T> {
 
 /// Calls a kernel: buffers stand for their addresses, everything else for itself.
 macro_rules! launch {
-    ($gpu:expr, $name:literal, $grid:expr, $($parameter:expr),* $(,)?) => {
+    ($gpu:expr, $name:expr, $grid:expr, $($parameter:expr),* $(,)?) => {
         $gpu.launch($name, $grid, &[$($parameter.bytes()),*])
     };
 }
@@ -914,16 +914,119 @@ fn residues() {
     });
 }
 
+/// The operand of product number `c` (from 0) of Strassen's form, from quarters by half of the lines and half of the inner dimension;
+/// docs/gpu.md. The lines of A are its rows, those of B its columns.
+fn operand_of_strassen(is_a: bool, c: usize, x: [[i64; 2]; 2]) -> i64 {
+    if is_a {
+        let [[a11, a12], [a21, a22]] = x;
+        let s2 = a21 + a22 - a11;
+        [a11, a12, a12 - s2, a22, a21 + a22, s2, a11 - a21][c]
+    } else {
+        let [[b11, b21], [b12, b22]] = x;
+        let t1 = b12 - b11;
+        [b11, b21, b22, b22 - t1 - b21, t1, b22 - t1, b22 - b12][c]
+    }
+}
+
+/// The seven operands of both matrices, cut anywhere from the middle on.
+#[test]
+fn residues_of_strassen() {
+    let mut random = Random(16);
+    let mut data = vec![];
+    let all: Vec<_> = shapes().collect();
+    for (number, &(lines, length, along, extra, offset)) in all.iter().enumerate() {
+        let (others, _, other_along, other_extra, other_offset) = all[number * 7 % all.len()];
+        let a = Residues::draw(&mut random, (lines, length), (along, extra, offset));
+        let b = Residues::draw(&mut random, (others, length), (other_along, other_extra, other_offset));
+        data.push((2 + number % 19, number % 5, [a, b]));
+    }
+    on_the_device(|gpu| {
+        for (n, which, operands) in &data {
+            let permuted = n % 2 == 0;
+            let length = operands[0].length;
+            let pitch = length.div_ceil(2).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
+            let present = [*which != 3, *which != 4];
+            let padded = [0, 1].map(|o| {
+                let multiple = if permuted && o == 0 { 64 } else { 8 };
+                if present[o] { operands[o].lines.div_ceil(2).next_multiple_of(multiple) } else { 0 }
+            });
+            let x = operands.each_ref().map(|o| {
+                let (along, extra, offset) = o.stored;
+                Stored::new(&o.values, along, extra, offset).on(gpu)
+            });
+            let out = [0, 1].map(|o| gpu.buffer(&vec![0x55i8; 7 * n * padded[o] * pitch + 12]));
+            let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
+            let [width, along] = gpu.tiles(1, 1, pitch, 128);
+            launch!(
+                gpu,
+                c"oz2_residues_strassen",
+                [width * (padded[0].div_ceil(8) + padded[1].div_ceil(8)), along],
+                x[0].at,
+                x[0].line_stride,
+                x[0].element_stride,
+                operands[0].lines as i32,
+                padded[0] as i32,
+                scales[0],
+                out[0],
+                x[1].at,
+                x[1].line_stride,
+                x[1].element_stride,
+                operands[1].lines as i32,
+                padded[1] as i32,
+                scales[1],
+                out[1],
+                length as i32,
+                *n as i32,
+                pitch as i64,
+                i32::from(permuted),
+            );
+            for o in [0, 1] {
+                let operand = &operands[o];
+                let got = out[o].read();
+                let end = 7 * n * padded[o] * pitch;
+                assert!(got[end..].iter().all(|&x| x == 0x55));
+                let residue = |l: usize, i: usize, h: usize| {
+                    let inside = i < operand.lines && h < length;
+                    if inside { i64::from(reference::residue(&operand.scaled[i][h], l)) } else { 0 }
+                };
+                for l in 0..*n {
+                    for place in 0..padded[o] {
+                        let i = if permuted && o == 0 { line_at(place) } else { place };
+                        for h in 0..pitch {
+                            let quarters =
+                                [0, 1].map(|r| [0, 1].map(|s| residue(l, i + r * padded[o], h + s * pitch)));
+                            for c in 0..7 {
+                                let got = got[((7 * l + c) * padded[o] + place) * pitch + h];
+                                let want = canonical(operand_of_strassen(o == 0, c, quarters), l) as i8;
+                                assert_eq!(
+                                    got, want,
+                                    "operand {o} product {c} modulus {l} line {i} element {h}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
 /// Scaling and residues are one pass: the code for all moduli loads elements at no more places than that for one would.
 #[test]
 fn an_element_is_read_once() {
     for text in [ptx!("residues", "compute_75"), ptx!("residues", "compute_80")] {
-        let wide = |line: &&str| line.contains("ld.global") && (line.contains("64 "));
-        let loads = text.lines().filter(wide).count();
-        // Pairs and single ones of four neighbours, and a single one into the tile, unrolled.
-        assert!((5..20).contains(&loads), "{loads}");
-        let stores = text.lines().filter(|line| line.contains("st.global.u32")).count();
-        assert_eq!(stores, MODULI.len(), "a word for every modulus");
+        let count = |text: &str, what: &[&str]| {
+            text.lines().filter(|line| what.iter().all(|part| line.contains(part))).count()
+        };
+        for (name, quarters, words) in [("oz2_residues(", 1, MODULI.len()), ("oz2_residues_strassen(", 4, 7)]
+        {
+            let code = text.split(".entry ").find(|part| part.starts_with(name)).unwrap();
+            // Pairs and single ones of four neighbours, and a single one into the tile, unrolled.
+            let loads = count(code, &["ld.global", "64 "]);
+            assert!((5 * quarters..20 * quarters).contains(&loads), "{name} {loads}");
+            assert_eq!(count(code, &["st.global.u32"]), words, "words of all moduli, or of one");
+            assert_eq!(count(code, &[".local"]), 0, "all in registers");
+        }
     }
 }
 
@@ -1114,25 +1217,89 @@ fn reconstruct(
     let (ld, ldc) = (rows + 3, rows + 2);
     let plane = ld * columns + 5;
     let mut residues = vec![0x55i8; n * plane];
-    let mut before = vec![f64::from_bits(0x7FF8_DEAD_BEEF_0001); ldc * columns];
     for j in 0..columns {
         for i in 0..rows {
             for l in 0..n {
                 residues[l * plane + j * ld + i] = reference::residue(&values[j * rows + i], l);
             }
+        }
+    }
+    let launch = (c"oz2_reconstruct", gpu.tiles(rows, 256, columns, 8));
+    reconstruct_from(
+        gpu,
+        launch,
+        n,
+        (&residues, plane, ld, ldc),
+        values,
+        (row_scales, column_scales),
+        (alpha, beta),
+        c,
+    );
+
+    // The same from seven products of half the size, of which three are any.
+    let (ld, half) = (rows.div_ceil(2) + 1, columns.div_ceil(2));
+    let plane = ld * half;
+    let mut products = vec![0i8; 7 * n * plane];
+    let mut random = Random(values.len() as u64);
+    for l in 0..n {
+        let mut any = || i64::from(canonical(random.next() as i32 as i64, l));
+        for j in 0..half {
+            for i in 0..ld {
+                let at = |row: usize, column: usize| match row < rows && column < columns {
+                    true => i64::from(reference::residue(&values[column * rows + row], l)),
+                    false => 0,
+                };
+                let [c11, c12, c21, c22] = [at(i, j), at(i, j + half), at(i + ld, j), at(i + ld, j + half)];
+                let [m1, m5, m6] = [any(), any(), any()];
+                let (m2, m3, m7) = (c11 - m1, c12 - m1 - m6 - m5, c22 - m1 - m6 - m5);
+                let all = [m1, m2, m3, m1 + m6 + m7 - c21, m5, m6, m7];
+                for (c, m) in all.into_iter().enumerate() {
+                    products[(7 * l + c) * plane + j * ld + i] = canonical(m, l) as i8;
+                }
+            }
+        }
+    }
+    let launch = (c"oz2_reconstruct_strassen", gpu.tiles(ld, 256, half, 8));
+    reconstruct_from(
+        gpu,
+        launch,
+        n,
+        (&products, plane, ld, ldc),
+        values,
+        (row_scales, column_scales),
+        (alpha, beta),
+        c,
+    );
+}
+
+#[allow(clippy::too_many_arguments, reason = "what the kernel takes")]
+fn reconstruct_from(
+    gpu: &Gpu,
+    (kernel, grid): (&CStr, [usize; 2]),
+    n: usize,
+    (residues, plane, ld, ldc): (&[i8], usize, usize, usize),
+    values: &[BigInt],
+    (row_scales, column_scales): (&[i32], &[i32]),
+    (alpha, beta): (f64, f64),
+    c: &[f64],
+) {
+    let (rows, columns) = (row_scales.len(), column_scales.len());
+    let mut before = vec![f64::from_bits(0x7FF8_DEAD_BEEF_0001); ldc * columns];
+    for j in 0..columns {
+        for i in 0..rows {
             if beta != 0.0 {
                 before[j * ldc + i] = c[j * rows + i];
             }
         }
     }
     let (mu, nu) = normalised(alpha);
-    let (planes, table, out) = (gpu.buffer(&residues), gpu.buffer(&crt_table(n)), gpu.buffer(&before));
+    let (planes, table, out) = (gpu.buffer(residues), gpu.buffer(&crt_table(n)), gpu.buffer(&before));
     let (s, t) = (gpu.buffer(row_scales), gpu.buffer(column_scales));
     let check = gpu.buffer(&[0u64, 0, u64::MAX]);
     launch!(
         gpu,
-        c"oz2_reconstruct",
-        gpu.tiles(rows, 256, columns, 8),
+        kernel,
+        grid,
         planes,
         plane as i64,
         ld as i32,
