@@ -41,7 +41,7 @@ WAYS = {
     "cuBLAS": ({"OZ2_CUDA_PRODUCT": "cublas"}, ""),
     "fused": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_CUDA_GRAPHS": "0"}, USED),
     "fused, graphs": ({"OZ2_CUDA_PRODUCT": "fused"}, USED),
-    "fused, Strassen 1": ({"OZ2_CUDA_PRODUCT": "strassen"}, USED),
+    "fused, Strassen 1": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_STRASSEN": "1"}, USED),
 }
 
 

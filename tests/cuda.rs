@@ -5,12 +5,13 @@ mod common;
 
 use std::ffi::{CString, c_char};
 
-use common::{DEFAULTS, Layout, PLAIN, Problem, Random, assert_same_bits, layout, problem};
+use common::{Layout, PLAIN, Problem, Random, assert_same_bits, layout, problem};
 use oz2blas::engine::cpu::PORTABLE;
 use oz2blas::engine::{Outcome, Settings};
 use oz2blas::native::find::Symbol;
 use oz2blas::options::Mode;
 use oz2blas::ozaki::plan::{Accuracy, Balanced, Way};
+use oz2blas::ozaki::strassen::Levels;
 use oz2blas::route::Reason;
 
 use oz2blas::engine::cuda::{self, CUDA};
@@ -27,12 +28,16 @@ fn device() -> bool {
 
 /// Do these tests run with the fused product (scripts/test does that too)?
 fn is_fused() -> bool {
-    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused" || value == "strassen")
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
 }
 
 /// With a level of Strassen's form in it?
 fn is_strassen() -> bool {
-    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "strassen")
+    std::env::var_os("OZ2_STRASSEN").is_some_and(|value| value == "1")
+}
+
+fn defaults() -> Settings {
+    Settings { strassen: Levels { most: is_strassen().into(), least: 0 }, ..common::DEFAULTS }
 }
 
 /// How often a fused kernel was launched since the faults were set.
@@ -68,7 +73,7 @@ fn random_calls() {
         let moduli = 2 + random.below(19) as usize;
         let check_products = random.below(2) == 1;
         let settings =
-            Settings { mode, moduli, accuracy, threads: 1 + round % 2, check: check_products, ..DEFAULTS };
+            Settings { mode, moduli, accuracy, threads: 1 + round % 2, check: check_products, ..defaults() };
         let layout = layout(&mut random);
         check(
             &p,
@@ -86,7 +91,7 @@ fn blocks() {
         for kinds in [(2, 0), (3, 3), (1, 0)] {
             let mut p = problem(&mut random, (150, 130, 300), kinds);
             (p.alpha, p.beta) = (0.75, 0.5);
-            let host = Settings { mode, moduli: 18, ..DEFAULTS };
+            let host = Settings { mode, moduli: 18, ..defaults() };
             let (want, want_c) = p.run_with(&PORTABLE, &host, PLAIN);
             for workspace in [1 << 30, 3_000_000, 1_500_000] {
                 let (got, c) = p.run_with(&CUDA, &Settings { workspace: Some(workspace), ..host }, PLAIN);
@@ -101,8 +106,8 @@ fn long_inner_dimension() {
     let mut random = Random(23);
     let k = (1 << 16) + 100;
     let p = problem(&mut random, (3, 2, k), (0, 0));
-    check(&p, &Settings { mode: Mode::Accurate, moduli: 15, ..DEFAULTS }, PLAIN, "long k");
-    check(&p, &DEFAULTS, PLAIN, "long k, auto");
+    check(&p, &Settings { mode: Mode::Accurate, moduli: 15, ..defaults() }, PLAIN, "long k");
+    check(&p, &defaults(), PLAIN, "long k, auto");
 }
 
 /// What has other lines or another inner dimension is for the CPU engines: declined, with C as it was.
@@ -111,10 +116,10 @@ fn plans_of_the_cpu() {
     let (m, n, k) = (40, 33, 35);
     let plain = problem(&mut random, (m, n, k), (0, 0));
     let declined = |p: &Problem, reason: Reason, what: &str| {
-        let (outcome, c) = p.run_with(&CUDA, &DEFAULTS, PLAIN);
+        let (outcome, c) = p.run_with(&CUDA, &defaults(), PLAIN);
         assert_eq!(outcome, Outcome::Declined(reason), "{what}");
         assert_same_bits(&c, &p.c, what);
-        p.run_with(&PORTABLE, &DEFAULTS, PLAIN).0
+        p.run_with(&PORTABLE, &defaults(), PLAIN).0
     };
     let done = |outcome: Outcome| match outcome {
         Outcome::Done(report) => report,
@@ -140,11 +145,11 @@ fn plans_of_the_cpu() {
         for x in p.a.iter_mut().chain(&mut p.b) {
             *x *= 2f64.powi(random.below(width) as i32);
         }
-        if let Outcome::Done(report) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN).0
+        if let Outcome::Done(report) = p.run_with(&PORTABLE, &defaults(), PLAIN).0
             && report.out.count() == 0
             && matches!(report.way, Way::Plain | Way::MoreBits)
         {
-            check(&p, &DEFAULTS, PLAIN, &format!("width {width}"));
+            check(&p, &defaults(), PLAIN, &format!("width {width}"));
             ways.push(report.way);
         }
     }
@@ -236,7 +241,7 @@ fn faults() {
     let mut p = problem(&mut random, (100, 140, 90), (3, 3));
     (p.alpha, p.beta) = (0.75, 0.5);
     // Several blocks, so that faults come before, between and after writes to C.
-    let settings = Settings { workspace: Some(700_000), threads: 2, ..DEFAULTS };
+    let settings = Settings { workspace: Some(700_000), threads: 2, ..defaults() };
     start_anew();
     let (outcome, want) = p.run_with(&CUDA, &settings, PLAIN);
     assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
@@ -295,12 +300,12 @@ fn fused_or_not() {
     // More rows and columns than a tile, pairs of tiles with a half, and an inner dimension of several steps.
     let mut p = problem(&mut random, (270, 390, 150), (0, 0));
     (p.alpha, p.beta) = (0.75, 0.5);
-    let (_, want) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN);
+    let (_, want) = p.run_with(&PORTABLE, &defaults(), PLAIN);
     let launches = |faults: &str| {
         start_anew();
         set_faults(faults);
         let calls = [(); 2].map(|()| {
-            let (outcome, c) = p.run_with(&CUDA, &DEFAULTS, PLAIN);
+            let (outcome, c) = p.run_with(&CUDA, &defaults(), PLAIN);
             assert!(matches!(outcome, Outcome::Done(_)), "{faults}: {outcome:?}");
             assert_same_bits(&c, &want, faults);
             fused_launches()
@@ -348,50 +353,50 @@ fn graphs() {
         p
     };
     let right = |p: &Problem, settings: &Settings, what: &str| {
-        let (_, want) = p.run_with(&PORTABLE, &DEFAULTS, PLAIN);
+        let (_, want) = p.run_with(&PORTABLE, &defaults(), PLAIN);
         let (outcome, c) = p.run_with(&CUDA, settings, PLAIN);
         assert!(matches!(outcome, Outcome::Done(_)), "{what}: {outcome:?}");
         assert_same_bits(&c, &want, what);
     };
     let (small, large) = (of_shape(40, 50, 60), of_shape(200, 210, 90));
     start_anew();
-    right(&small, &DEFAULTS, "the first");
+    right(&small, &defaults(), "the first");
     if !is_fused() {
         assert_eq!([count(MAKE), count(LAUNCH)], [0, 0]);
         return;
     }
     assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [1, 0, 1]);
     set_faults("");
-    right(&small, &DEFAULTS, "the same again");
+    right(&small, &defaults(), "the same again");
     assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [0, 0, 1]);
     let launched: u64 =
         counts().iter().filter(|(name, _)| name.starts_with("launch:oz2_")).map(|(_, count)| count).sum();
     assert_eq!(count("cuLaunchKernel"), launched - 3, "three kernels come with the graph");
     let other_alpha = Problem { alpha: 3.0, ..small.clone() };
-    right(&other_alpha, &DEFAULTS, "another alpha");
+    right(&other_alpha, &defaults(), "another alpha");
     assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [0, 1, 2]);
-    right(&large, &DEFAULTS, "a larger one, which moves the memory");
-    right(&small, &DEFAULTS, "at other addresses");
+    right(&large, &defaults(), "a larger one, which moves the memory");
+    right(&small, &defaults(), "at other addresses");
     assert_eq!([count(MAKE), count(SET), count(LAUNCH)], [1, 1 + 3, 4]);
     // Blocks are launched one by one.
-    right(&large, &Settings { workspace: Some(1_500_000), ..DEFAULTS }, "blocks");
+    right(&large, &Settings { workspace: Some(1_500_000), ..defaults() }, "blocks");
     assert_eq!(count(LAUNCH), 4);
 
     let shapes: Vec<Problem> = (0..11).map(|number| of_shape(20 + number, 30, 40)).collect();
     start_anew();
     for (number, p) in shapes.iter().enumerate() {
-        right(p, &DEFAULTS, "many shapes");
+        right(p, &defaults(), "many shapes");
         assert_eq!(graphs_there(), (number + 1).min(8) as i32);
     }
     // The last eight are there, also after others were used again.
     for number in [3, 10, 4, 3] {
-        right(&shapes[number], &DEFAULTS, "a shape again");
+        right(&shapes[number], &defaults(), "a shape again");
     }
     assert_eq!(count(MAKE), 11);
-    right(&shapes[0], &DEFAULTS, "one that had to go");
+    right(&shapes[0], &defaults(), "one that had to go");
     assert_eq!(count(MAKE), 12);
-    right(&shapes[3], &DEFAULTS, "used lately");
-    right(&shapes[5], &DEFAULTS, "not used for the longest time");
+    right(&shapes[3], &defaults(), "used lately");
+    right(&shapes[5], &defaults(), "not used for the longest time");
     assert_eq!([count(MAKE), graphs_there() as u64], [13, 8]);
 
     let used: Vec<_> = counts().into_iter().filter(|(name, _)| name.starts_with("cuGraph")).collect();
@@ -401,26 +406,26 @@ fn graphs() {
             for code in ["2", "999"] {
                 let what = format!("{name}@{place}={code}");
                 start_anew();
-                right(&shapes[0], &DEFAULTS, "before the fault");
+                right(&shapes[0], &defaults(), "before the fault");
                 set_faults(&what);
                 // Other parameters, then other shapes, until one has to go.
                 let other_alpha = |p: &Problem| Problem { alpha: 3.0, ..p.clone() };
-                right(&other_alpha(&shapes[0]), &DEFAULTS, &what);
-                shapes.iter().for_each(|p| right(p, &DEFAULTS, &what));
-                right(&other_alpha(&shapes[10]), &DEFAULTS, &what);
+                right(&other_alpha(&shapes[0]), &defaults(), &what);
+                shapes.iter().for_each(|p| right(p, &defaults(), &what));
+                right(&other_alpha(&shapes[10]), &defaults(), &what);
                 assert!(count(&name) >= place, "{what}");
                 let before = count(LAUNCH);
-                right(&shapes[1], &DEFAULTS, &what);
+                right(&shapes[1], &defaults(), &what);
                 assert_eq!(count(LAUNCH), before, "{what}: no graphs any more");
             }
         }
     }
     // What fails in a kernel of a graph is heard of, and the device is left alone.
     start_anew();
-    right(&small, &DEFAULTS, "before the fault");
+    right(&small, &defaults(), "before the fault");
     let reconstruct = if is_strassen() { "oz2_reconstruct_strassen" } else { "oz2_reconstruct" };
     set_faults(&format!("launch:{reconstruct}=700!"));
-    let (outcome, c) = small.run_with(&CUDA, &DEFAULTS, PLAIN);
+    let (outcome, c) = small.run_with(&CUDA, &defaults(), PLAIN);
     assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
     assert_same_bits(&c, &small.c, "a fault in a graph");
     start_anew();
@@ -431,10 +436,10 @@ fn three_launches() {
     let mut random = Random(28);
     let mut p = problem(&mut random, (140, 70, 90), (0, 0));
     (p.alpha, p.beta) = (0.75, 0.5);
-    p.run_with(&CUDA, &DEFAULTS, PLAIN);
+    p.run_with(&CUDA, &defaults(), PLAIN);
     for (mode, checked) in [(Mode::Auto, false), (Mode::Fast, true), (Mode::Accurate, false)] {
         set_faults("");
-        let settings = Settings { mode, check: checked, ..DEFAULTS };
+        let settings = Settings { mode, check: checked, ..defaults() };
         let (outcome, _) = p.run_with(&CUDA, &settings, PLAIN);
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
         const PLAN: [&str; 8] = [
@@ -478,7 +483,7 @@ fn wrong_bits() {
     let small = problem(&mut random, (3, 3, 3), (0, 0));
     let start_anew = || {
         start_anew();
-        small.run_with(&CUDA, &DEFAULTS, PLAIN);
+        small.run_with(&CUDA, &defaults(), PLAIN);
         set_faults("");
     };
     let (mut repaired, mut silent, mut stays) = (0, 0, 0);
@@ -487,7 +492,7 @@ fn wrong_bits() {
         (p.alpha, p.beta) = (0.75, [0.0, 0.5][round % 2]);
         // One block, or several.
         let workspace = [None, Some(500_000)][round / 2 % 2];
-        let settings = Settings { workspace, check: true, ..DEFAULTS };
+        let settings = Settings { workspace, check: true, ..defaults() };
         start_anew();
         let (outcome, want) = p.run_with(&CUDA, &settings, PLAIN);
         assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");

@@ -35,7 +35,8 @@ impl Run<'_> {
     /// The blocks of the product for a plan, or None where not even the smallest fit.
     pub fn product_blocks(&self, plan: &Plan) -> Option<Blocks> {
         let (m, n, k) = (self.call.m, self.call.n, self.call.k);
-        self.device.layouts().iter().find_map(|&layout| {
+        let levels = self.settings.strassen.for_block([m, n, k], [1; 3]);
+        self.device.layouts(levels).iter().find_map(|&layout| {
             let largest = Blocks::largest(m, n, k, plan.moduli, layout);
             largest.within(self.limit, |blocks| blocks.product_bytes(plan.moduli))
         })

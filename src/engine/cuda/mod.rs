@@ -34,7 +34,6 @@ use compute::{Progress, reason_of};
 use device::Device;
 use library::{Fault, Libraries};
 use place::{Place, devices, places, through_host};
-use product::wanted_product;
 use run::{Run, Stop};
 
 pub struct CudaEngine;
@@ -258,7 +257,7 @@ unsafe fn emulate(state: &State, call: &Gemm, settings: &Settings, places: &[Pla
         empty => match Device::open(state.libraries, slot.ordinal) {
             Ok(device) => {
                 let device = empty.insert(device);
-                let wanted = wanted_product().0 && !slot.fused_failed.load(Ordering::Relaxed);
+                let wanted = product::is_wanted() && !slot.fused_failed.load(Ordering::Relaxed);
                 if wanted && !device.start_fused() {
                     slot.fused_failed.store(true, Ordering::Relaxed);
                 }
@@ -406,6 +405,8 @@ impl Attempt {
         };
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
+        let report = Report { strassen: blocks.layout.strassen.into(), ..report };
+        self.report = Some(report.clone());
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
         let report = Report { checked: settings.check.then_some(run.checked), ..report };
         if done.is_err() {

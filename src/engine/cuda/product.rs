@@ -1,6 +1,6 @@
 //! Which product a device computes with. The one in use is cuBLAS with a separate reduction. The other, with the reduction inside
-//! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it,
-//! =strassen for the fused product of a level of Strassen's form (docs/gpu.md).
+//! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
+//! It can have a level of Strassen's form (docs/gpu.md).
 //! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
 
 use std::ffi::{CStr, c_int, c_uint};
@@ -69,14 +69,11 @@ pub struct Fused {
     multiprocessors: usize,
     /// On the device, the number of the modulus of every plane: without Strassen's form, then with it.
     modulus_of: CUdeviceptr,
-    /// Products have a level of Strassen's form.
-    strassen: bool,
 }
 
-/// Is the fused product asked for, and with a level of Strassen's form?
-pub fn wanted_product() -> (bool, bool) {
-    let is = |name: &str| std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == name);
-    (is("fused") || is("strassen"), is("strassen"))
+/// Is the fused product asked for?
+pub fn is_wanted() -> bool {
+    std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
 }
 
 /// As CUtensorMap: made by the driver.
@@ -171,20 +168,20 @@ impl Device {
             driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), size_of_val(&numbers))?;
         }
         let multiprocessors = self.multiprocessors()?;
-        self.fused =
-            Some(Fused { family, functions, multiprocessors, modulus_of, strassen: wanted_product().1 });
+        self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
         let agree = (0..family.variants.len()).try_for_each(|variant| self.compare_with_cublas(variant));
         let given_back = self.give_all_back();
         agree.and(given_back)?;
         Ok(Some(family.file))
     }
 
-    /// What this device's product wants of its planes; a later choice is for where memory does not suffice for the ones before.
-    pub fn layouts(&self) -> &'static [Layout] {
-        match &self.fused {
-            None => &[Layout::CUBLAS],
-            Some(fused) if fused.strassen => &[Layout::STRASSEN, Layout::FUSED],
-            Some(_) => &[Layout::FUSED],
+    /// What this device's product wants of its planes, with so many levels of Strassen's form or as many as it has; a later choice is
+    /// for where memory does not suffice for the ones before.
+    pub fn layouts(&self, levels: usize) -> &'static [Layout] {
+        match (&self.fused, levels) {
+            (None, _) => &[Layout::CUBLAS],
+            (Some(_), 0) => &[Layout::FUSED],
+            (Some(_), _) => &[Layout::STRASSEN, Layout::FUSED],
         }
     }
 
