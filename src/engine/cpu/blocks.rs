@@ -84,7 +84,7 @@ pub fn rectangles(
 }
 
 /// The parts of such a size of a rectangle, down its first columns first.
-fn parts(at: Rectangle, size: (usize, usize)) -> impl Iterator<Item = Rectangle> + Clone {
+pub fn parts(at: Rectangle, size: (usize, usize)) -> impl Iterator<Item = Rectangle> + Clone {
     rectangles(at.rows, at.columns, size).map(move |part| Rectangle {
         i: at.i + part.i,
         j: at.j + part.j,
@@ -95,11 +95,6 @@ fn parts(at: Rectangle, size: (usize, usize)) -> impl Iterator<Item = Rectangle>
 /// The tiles of a rectangle in the order of their numbers: down the first column of tiles first.
 pub fn tiles(at: Rectangle) -> impl Iterator<Item = Rectangle> + Clone {
     parts(at, (PANEL, PANEL))
-}
-
-/// The columns of tiles of a rectangle, in parts of so many tiles.
-pub fn columns_of_tiles(at: Rectangle, down: usize) -> impl Iterator<Item = Rectangle> {
-    parts(at, (down * PANEL, PANEL))
 }
 
 /// Tiles of a rectangle.

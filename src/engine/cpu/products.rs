@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, columns_of_tiles, rectangles, tiles};
+use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, parts, rectangles, tiles};
 use super::driver::Run;
 use super::kernels::{
     Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Product, Side, Stream, TILE, Tile,
@@ -21,6 +21,10 @@ use crate::route::Reason;
 
 /// Bytes of the rows of a task, for second caches of a megabyte and more.
 const ROWS_BYTES: usize = 512 << 10;
+
+/// Columns of tiles whose sums grow together where the inner dimension is cut: they stay in the second cache, with the rows, which are
+/// read again for each part of it.
+const STRIP: usize = 8;
 
 /// The magnitudes of all lines, packed, where they fit into the workspace.
 struct Whole {
@@ -296,33 +300,46 @@ impl<'a> Products<'a> {
         let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
         let (a, b) = (whole.a, whole.b);
         let depth = (run.kernels.blocking)(a.length).depth.min(a.length);
-        let tasks = self.tasks(at, a.length, a.panel);
-        // Some tiles below each other for each thread, whose sums grow part by part of the inner dimension; one where memory is short.
+        let tasks = self.tasks(at, a.length, a.panel / a.length * depth);
+        // Sums of a strip of tiles for each thread, which grow part by part of the inner dimension; of one tile where memory is short.
         let threads = run.threads.min(tasks.count);
-        let charge = run.charge(threads * tasks.panels_down() * size_of::<Tile>());
-        let down = if charge.is_ok() { tasks.panels_down() } else { 1 };
-        let mut sums = vector(threads * down, Tile([0; TILE]))?;
+        let strip = (tasks.panels_down(), if depth < a.length { STRIP } else { 1 });
+        let charge = run.charge(threads * strip.0 * strip.1 * size_of::<Tile>());
+        let (down, across) = if charge.is_ok() { strip } else { (1, 1) };
+        let mut sums = vector(threads * down * across, Tile([0; TILE]))?;
         let (sums, next) = (Shared::new(&mut sums), AtomicUsize::new(0));
+        // From the first tile of a column that is wanted to the last: mostly all of them, or only one.
+        let span = |column: Rectangle| {
+            let mut panels =
+                tiles(column).filter(|tile| wanted(self.number_of(tile))).map(|tile| tile.i / PANEL);
+            let first = panels.next()?;
+            Some((first, panels.last().unwrap_or(first) + 1 - first))
+        };
         team::run(threads, threads, &|thread| {
             // SAFETY: those of this thread.
-            let sums = unsafe { sums.chunk(thread * down, down) };
+            let sums = unsafe { sums.chunk(thread * down * across, down * across) };
             loop {
                 let task = next.fetch_add(1, Ordering::Relaxed);
                 if task >= tasks.count {
                     break;
                 }
-                for column in columns_of_tiles(tasks.rectangle(task), down) {
-                    let wanted = || tiles(column).filter(|tile| wanted(self.number_of(tile)));
-                    let (Some(first), Some(last)) = (wanted().next(), wanted().last()) else { continue };
-                    // From the first tile that is wanted to the last: mostly all of them, or only one.
-                    let p = first.i / PANEL;
-                    let sums = &mut sums[..last.i / PANEL - p + 1];
+                for strip in parts(tasks.rectangle(task), (down * PANEL, across * PANEL)) {
+                    let columns = || parts(strip, (strip.rows, PANEL)).zip((0..).step_by(down));
                     for from in (0..a.length).step_by(depth) {
                         let part = Inner { from, count: depth.min(a.length - from) };
-                        // SAFETY: the panels are packed.
-                        unsafe { self.multiply_part((a, p), (b, column.j / PANEL), part, sums) };
+                        for (column, at) in columns() {
+                            let Some((p, count)) = span(column) else { continue };
+                            let sums = &mut sums[at..][..count];
+                            // SAFETY: the panels are packed.
+                            unsafe { self.multiply_part((a, p), (b, column.j / PANEL), part, sums) };
+                        }
                     }
-                    wanted().for_each(|tile| f(tile, Entries::Short(&sums[tile.i / PANEL - p].0)));
+                    for (column, at) in columns() {
+                        let Some((p, _)) = span(column) else { continue };
+                        for tile in tiles(column).filter(|tile| wanted(self.number_of(tile))) {
+                            f(tile, Entries::Short(&sums[at + tile.i / PANEL - p].0));
+                        }
+                    }
                 }
             }
         })?;
@@ -347,11 +364,9 @@ impl<'a> Products<'a> {
             packed.panel(0, panel).wrapping_add(offset).cast_const()
         };
         let (rows, columns) = (at(Side::Rows, a, p, from), at(Side::Columns, b, q, from));
-        // What comes next of the columns.
-        let (q, then) = if from + count < b.length { (q, from + count) } else { (q + 1, 0) };
-        let lines = b.panel / b.length * count / CACHE_LINE;
-        let next =
-            Stream { at: at(Side::Columns, b, q, then), lines: lines.div_ceil(sums.len() * count / DEPTH) };
+        // Mostly the same part of the next columns comes next.
+        let lines = (b.panel / b.length * count / CACHE_LINE).div_ceil(sums.len() * count / DEPTH);
+        let next = Stream { at: at(Side::Columns, b, q + 1, from), lines };
         let product = Product { rows, columns, panel: a.panel, length: a.length, count, add: from > 0, next };
         // SAFETY: by the contract of this function.
         unsafe { (kernels.product)(&product, sums) };
