@@ -126,7 +126,7 @@ def main():
     machine = next((line.split(None, 1)[1] for line in doctor.splitlines() if line.startswith("CPU")), platform.machine())
     lines = ["# The CPU engines", "", f"m = n = k = {args.size}, every call emulated by the named engine, beside OpenBLAS (wheel scipy-openblas32) in the same",
              f"process, in turns; medians of {args.rounds} (one call for the portable engine). *to OpenBLAS*: above 1 the emulation is faster.",
-             "", "Products alone, in the first caches (`oz2run --doctor`): " + "; ".join(rates) + ".", "",
+             "", "Products and their reduction, in the first caches (`oz2run --doctor`): " + "; ".join(rates) + ".", "",
              "| data | N | engine | threads | ms | OpenBLAS ms | to OpenBLAS | scan | bound | residues | product |", "|:---|---:|:---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for r in results:
         phases = " | ".join(f"{r['phases'][phase]:.1f}" for phase in ("scan", "bound", "residues", "product"))

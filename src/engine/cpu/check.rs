@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::block::Block;
 use super::blocks::{Packed, residue_bytes, tiles};
-use super::driver::{Block, Run};
+use super::driver::Run;
 use super::kernels::{DEPTH, Kernels, PANEL, Peak, Side, TILE, runnable};
 use super::parts::Part;
 use super::workspace::{Arena, piece_bytes};

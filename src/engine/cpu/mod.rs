@@ -5,6 +5,7 @@ use crate::gemm::Gemm;
 use crate::ozaki::plan::Plan;
 use crate::route::Reason;
 
+mod block;
 mod blocks;
 pub mod brand;
 mod certify;
@@ -22,6 +23,7 @@ pub mod probe;
 mod products;
 pub mod rate;
 mod strassen;
+mod strips;
 pub mod team;
 pub mod threads;
 mod view;

@@ -1,9 +1,8 @@
 //! The statistics of all lines of a call, and integer products of their magnitudes: what the plan is made from.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, parts, rectangles, tiles};
+use super::blocks::{Blocks, MOST_LENGTH, Packed, Tasks, rectangles, tiles};
 use super::driver::Run;
 use super::kernels::{
     Blocking, CACHE_LINE, DEPTH, Digit, LineSums, PANEL, Product, Side, Stream, TILE, Tile,
@@ -22,14 +21,10 @@ use crate::route::Reason;
 /// Bytes of the rows of a task, for second caches of a megabyte and more.
 const ROWS_BYTES: usize = 512 << 10;
 
-/// Columns of tiles whose sums grow together where the inner dimension is cut: they stay in the second cache, with the rows, which are
-/// read again for each part of it.
-const STRIP: usize = 8;
-
 /// The magnitudes of all lines, packed, where they fit into the workspace.
-struct Whole {
-    a: Packed,
-    b: Packed,
+pub struct Whole {
+    pub a: Packed,
+    pub b: Packed,
     /// What the arena has left, and how many bytes.
     left: Option<(*mut u8, usize)>,
     arena: Box<Arena>,
@@ -37,13 +32,6 @@ struct Whole {
 
 // SAFETY: nobody uses what the arena has left but the one call at a time that packs more digits.
 unsafe impl Sync for Whole {}
-
-/// A part of the inner dimension.
-#[derive(Clone, Copy)]
-struct Inner {
-    from: usize,
-    count: usize,
-}
 
 /// A line that takes part in nothing.
 const NOTHING: Line = Line { exponent: 0, exact_at: 0, nonzeros: 0, sum: 0, squares: 0 };
@@ -121,11 +109,11 @@ impl Total {
 
 /// The statistics of the lines in a view, and products of their magnitudes, tile by tile.
 pub struct Products<'a> {
-    run: &'a Run<'a>,
+    pub run: &'a Run<'a>,
     pub view: View,
     pub a: Vec<Line>,
     pub b: Vec<Line>,
-    whole: Option<Whole>,
+    pub whole: Option<Whole>,
     /// For each tile, down the first column of tiles first, an upper bound of its largest U_ij, as `Bounds::largest_key` gives it
     /// without needs; empty where nobody has looked yet.
     pub largest: Vec<i64>,
@@ -279,99 +267,6 @@ impl<'a> Products<'a> {
         self.view.take_line_out(side, line);
     }
 
-    /// Calls f for every tile of G that `wanted` says yes to by its number (see `largest`), on all threads: entry (i, j) is
-    /// `g[j * PANEL + i]`. Where not all magnitudes fit at once, f is called for the others too.
-    ///
-    /// # Safety
-    ///
-    /// A and B can be read.
-    pub unsafe fn for_each(
-        &self,
-        wanted: &(dyn Fn(usize) -> bool + Sync),
-        f: &(dyn Fn(Rectangle, Entries) + Sync),
-    ) -> Result<(), Reason> {
-        let (m, n) = (self.run.call.m, self.run.call.n);
-        let Some(whole) = &self.whole else {
-            let wants = Wants { more_bits: false, meet: false };
-            // SAFETY: by the contract of this function.
-            return unsafe { self.for_each_of(wants, &|at, sums| f(at, sums.g)) };
-        };
-        let run = self.run;
-        let at = Rectangle { i: 0, j: 0, rows: m, columns: n };
-        let (a, b) = (whole.a, whole.b);
-        let depth = (run.kernels.blocking)(a.length).depth.min(a.length);
-        let tasks = self.tasks(at, a.length, a.panel / a.length * depth);
-        // Sums of a strip of tiles for each thread, which grow part by part of the inner dimension; of one tile where memory is short.
-        let threads = run.threads.min(tasks.count);
-        let strip = (tasks.panels_down(), if depth < a.length { STRIP } else { 1 });
-        let charge = run.charge(threads * strip.0 * strip.1 * size_of::<Tile>());
-        let (down, across) = if charge.is_ok() { strip } else { (1, 1) };
-        let mut sums = vector(threads * down * across, Tile([0; TILE]))?;
-        let (sums, next) = (Shared::new(&mut sums), AtomicUsize::new(0));
-        // From the first tile of a column that is wanted to the last: mostly all of them, or only one.
-        let span = |column: Rectangle| {
-            let mut panels =
-                tiles(column).filter(|tile| wanted(self.number_of(tile))).map(|tile| tile.i / PANEL);
-            let first = panels.next()?;
-            Some((first, panels.last().unwrap_or(first) + 1 - first))
-        };
-        team::run(threads, threads, &|thread| {
-            // SAFETY: those of this thread.
-            let sums = unsafe { sums.chunk(thread * down * across, down * across) };
-            loop {
-                let task = next.fetch_add(1, Ordering::Relaxed);
-                if task >= tasks.count {
-                    break;
-                }
-                for strip in parts(tasks.rectangle(task), (down * PANEL, across * PANEL)) {
-                    let columns = || parts(strip, (strip.rows, PANEL)).zip((0..).step_by(down));
-                    for from in (0..a.length).step_by(depth) {
-                        let part = Inner { from, count: depth.min(a.length - from) };
-                        for (column, at) in columns() {
-                            let Some((p, count)) = span(column) else { continue };
-                            let sums = &mut sums[at..][..count];
-                            // SAFETY: the panels are packed.
-                            unsafe { self.multiply_part((a, p), (b, column.j / PANEL), part, sums) };
-                        }
-                    }
-                    for (column, at) in columns() {
-                        let Some((p, _)) = span(column) else { continue };
-                        for tile in tiles(column).filter(|tile| wanted(self.number_of(tile))) {
-                            f(tile, Entries::Short(&sums[at + tile.i / PANEL - p].0));
-                        }
-                    }
-                }
-            }
-        })?;
-        Ok(())
-    }
-
-    /// The sums of the tiles from panel p of the rows on over a part of the inner dimension, added to those of the parts before.
-    ///
-    /// # Safety
-    ///
-    /// The panels are packed.
-    unsafe fn multiply_part(
-        &self,
-        (a, p): (Packed, usize),
-        (b, q): (Packed, usize),
-        Inner { from, count }: Inner,
-        sums: &mut [Tile],
-    ) {
-        let kernels = self.run.kernels;
-        let at = |side, packed: Packed, panel, from| {
-            let offset = (kernels.element_at)(side, packed.length, 0, from) * kernels.element;
-            packed.panel(0, panel).wrapping_add(offset).cast_const()
-        };
-        let (rows, columns) = (at(Side::Rows, a, p, from), at(Side::Columns, b, q, from));
-        // Mostly the same part of the next columns comes next.
-        let lines = (b.panel / b.length * count / CACHE_LINE).div_ceil(sums.len() * count / DEPTH);
-        let next = Stream { at: at(Side::Columns, b, q + 1, from), lines };
-        let product = Product { rows, columns, panel: a.panel, length: a.length, count, add: from > 0, next };
-        // SAFETY: by the contract of this function.
-        unsafe { (kernels.product)(&product, sums) };
-    }
-
     /// Tiles of the call, and the number of one.
     pub fn tiles(&self) -> usize {
         self.run.call.m.div_ceil(PANEL) * self.run.call.n.div_ceil(PANEL)
@@ -505,7 +400,7 @@ impl<'a> Products<'a> {
     }
 
     /// The tasks of a rectangle: the rows of a task, so many bytes for a panel, are to stay in a cache.
-    fn tasks(&self, at: Rectangle, length: usize, panel: usize) -> Tasks {
+    pub fn tasks(&self, at: Rectangle, length: usize, panel: usize) -> Tasks {
         let fitting = (ROWS_BYTES / panel).clamp(2, 16);
         let blocking = Blocking { down: fitting, ..(self.run.kernels.blocking)(length) };
         Tasks::new(at, blocking, self.run.threads)
