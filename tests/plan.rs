@@ -194,6 +194,26 @@ fn a_long_inner_dimension_does_not_wrap() {
     expect(&p, Settings { mode: Mode::Accurate, moduli: 15, ..DEFAULTS }, &want, "accurate, k = 140000");
 }
 
+/// Where the inner dimension is cut for the bound product, the sums of many tiles grow side by side: each column has its own here.
+#[test]
+fn an_inner_dimension_in_parts() {
+    let mut random = Random(8);
+    let (m, n, k) = (70, 300, 2100);
+    let mut operand = |lines: usize, large: usize| -> Vec<f64> {
+        let value = |at: usize| {
+            let (line, h) = (at / k, at % k);
+            random.uniform() * if h / large <= line { 1.0 } else { 2f64.powi(-4) }
+        };
+        (0..lines * k).map(value).collect()
+    };
+    let (a, b) = (operand(m, 30), operand(n, 7));
+    let p = Problem { m, n, k, alpha: 1.0, beta: 0.0, a, b, c: vec![0.0; m * n] };
+    let want = reference::plan_auto(&p.a, &p.b, k, Accuracy::Fp64, (20, false));
+    expect(&p, DEFAULTS, &want, "auto");
+    let want = reference::plan_accurate(&p.a, &p.b, k, 15, false);
+    expect(&p, Settings { mode: Mode::Accurate, moduli: 15, ..DEFAULTS }, &want, "accurate");
+}
+
 /// From some hundred lines on a part of them tells whether a step is in vain: that must never change the plan.
 #[test]
 fn what_is_left_out_of_the_search_changes_nothing() {
