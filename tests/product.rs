@@ -327,6 +327,25 @@ fn every_level_gives_the_same_bits() {
     assert!(seen[1] > 50 && seen[2] > 10, "{seen:?}");
 }
 
+/// Parts of the inner dimension that a pass cannot take at once: what the plain product gives is compared with the reference elsewhere.
+#[test]
+fn every_level_gives_the_same_bits_for_a_long_inner_dimension() {
+    let mut random = Random(23);
+    for k in [2200, 4300] {
+        let p = problem(&mut random, (70, 66, k), (0, 0));
+        for engine in engines() {
+            let run = |most| p.run(&engine, &Settings { strassen: levels(most), ..DEFAULTS }, PLAIN);
+            let (_, want) = run(0);
+            for most in [1, 2] {
+                let (outcome, c) = run(most);
+                let Outcome::Done(report) = outcome else { panic!("k {k}: {outcome:?}") };
+                assert_eq!(report.strassen, most);
+                assert_same_bits(&c, &want, &format!("k {k} levels {most}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn c_is_not_read_when_beta_is_zero() {
     let mut random = Random(17);
