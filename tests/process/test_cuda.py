@@ -364,7 +364,7 @@ SEARCH = {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount"}
 # Called for the doctor, and for matrices on the device: tested there.
 ELSEWHERE = {"cuDeviceGetName", "cuMemcpy2DAsync_v2", "cuCtxSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"}
 # Only called for the fused products: tests/cuda.rs has their faults.
-ELSEWHERE |= {"cuFuncSetAttribute", "cuTensorMapEncodeTiled"}
+ELSEWHERE |= {"cuFuncSetAttribute", "cuTensorMapEncodeTiled"} | {name for name in ENTRY_POINTS if name.startswith("cuGraph")}
 
 
 def survives(result, needs_line=True):

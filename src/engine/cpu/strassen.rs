@@ -114,6 +114,7 @@ impl Run<'_> {
     /// # Safety
     ///
     /// The matrix can be read, and nobody else uses the panels.
+    #[inline(never)] // Its buffers would take stack from calls without a level too.
     pub unsafe fn pack_operands(
         &self,
         planned: &Planned,
