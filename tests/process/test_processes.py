@@ -56,8 +56,10 @@ def test_open_and_close_a_hundred_times(build):
 
 
 @pytest.mark.parametrize("how", ["exit", "_exit", "return", "signal"])
-def test_end_during_calls(build, blas, how):
+def test_end_during_calls(build, blas, how, request):
     """Fifty times each, 0 to 12 ms after the start; a child that hangs is ended by its alarm, with another status."""
+    if blas == "openblas" and how in ("exit", "return"):
+        request.applymarker(pytest.mark.xfail(reason="README, known issues: libgfortran at the end of a process"))
     good(preloaded([build("ending.c"), how, 50], blas=blas, OZ2_NUM_THREADS="3"))
 
 
