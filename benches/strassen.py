@@ -63,7 +63,7 @@ def main():
              "| n | OZ2_WORKSPACE | levels wanted | levels used | N | scan | bound | residues | product | total | GFLOP/s | ratio |",
              "|---:|:---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|", *rows, "",
              f"Machine: {platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at the end. Date: {datetime.date.today()}. Command: "
-             "`scripts/bench strassen`.", ""]
+             f"`scripts/bench strassen --sizes {args.sizes} --rounds {args.rounds} --workspaces {args.workspaces}`.", ""]
     pathlib.Path(args.out).write_text("\n".join(lines))
 
 
