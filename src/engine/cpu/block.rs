@@ -17,7 +17,7 @@ use crate::gemm::{MatMut, Rectangle};
 use crate::ozaki::reconstruct::Reconstruct;
 use crate::route::Reason;
 
-/// Packed residues of so many bytes are streamed to memory. Measured (docs/measured/amx.md): smaller ones are still near when they are read.
+/// Packed residues of so many bytes are streamed to memory: smaller ones are still near when they are read (docs/measured/amx.md).
 const STREAMED: usize = 96 << 20;
 
 impl Run<'_> {
