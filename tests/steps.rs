@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, Change, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass, Place,
-    Product, Reconstruction, Side, Stream, Sum, TILE, Tile, runnable,
+    Buffer, Change, Chunks, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
+    Place, Product, Reconstruction, Side, Stream, Sum, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
@@ -77,10 +77,15 @@ const UNTOUCHED: u64 = 0x5A5A_5A5A_5A5A_5A5A;
 impl Panels {
     /// Three chunks long, the one in the middle is in use. The start is aligned as panels are.
     fn new(kernels: &Kernels, planes: usize) -> Self {
-        let length = 3 * DEPTH;
+        Self::with(kernels, planes, 3, 1)
+    }
+
+    /// So many chunks long, and which one is in use.
+    fn with(kernels: &Kernels, planes: usize, chunks: usize, chunk: usize) -> Self {
+        let length = chunks * DEPTH;
         let plane = PANEL * length * kernels.element + 64;
         let bytes = vec![UNTOUCHED; planes * plane / 8 + 8];
-        Self { bytes, plane, length, first: DEPTH, element: kernels.element }
+        Self { bytes, plane, length, first: chunk * DEPTH, element: kernels.element }
     }
 
     fn start(&self) -> usize {
@@ -508,28 +513,32 @@ fn residue(random: &mut Random, l: usize) -> i8 {
     canonical(x, l) as i8
 }
 
-/// The seven operands of Strassen's form for every modulus, from quadrants at their places.
+/// The seven operands of Strassen's form for every modulus, from quadrants at their places: in the same memory and elsewhere.
 #[test]
 fn combinations_of_quadrants() {
     let mut random = Random(21);
-    for kernels in runnable() {
+    let all = [false, true].into_iter().flat_map(|elsewhere| [(elsewhere, false), (elsewhere, true)]);
+    for ((elsewhere, last), kernels) in all.flat_map(|all| runnable().map(move |kernels| (all, kernels))) {
         for side in SIDES {
-            let mut panels = Panels::new(kernels, PRODUCTS * MAX_MODULI);
+            let planes = PRODUCTS * MAX_MODULI;
+            let mut quadrants = Panels::with(kernels, planes, 1, 0);
+            let mut panels = Panels::new(kernels, planes);
+            let from = if elsewhere { &mut quadrants } else { &mut panels };
             let [[q0, q1], [q2, q3]] = if side == Side::Rows { PLACES_OF_ROWS } else { PLACES_OF_COLUMNS };
-            let mut quadrants = Vec::new();
+            let mut given = Vec::new();
             for (l, at) in (0..MAX_MODULI).flat_map(|l| (0..PANEL * DEPTH).map(move |at| (l, at))) {
                 let values = [(); 4].map(|()| residue(&mut random, l));
                 for (place, x) in [q0, q1, q2, q3].into_iter().zip(values) {
-                    panels.set(kernels, side, place * MAX_MODULI + l, (at / DEPTH, at % DEPTH), x);
+                    from.set(kernels, side, place * MAX_MODULI + l, (at / DEPTH, at % DEPTH), x);
                 }
-                quadrants.push((l, at, values.map(i64::from)));
+                given.push((l, at, values.map(i64::from)));
             }
-            let apart = MAX_MODULI * panels.plane;
-            let last = random.below(2) == 0;
-            let what = Combinations { side, moduli: MAX_MODULI, place: panels.place(), apart, last };
+            let chunks =
+                |panels: &mut Panels| Chunks { place: panels.place(), apart: MAX_MODULI * panels.plane };
+            let (from, to) = (chunks(from), chunks(&mut panels));
             // SAFETY: the CPU can run the kernels, here and below.
-            unsafe { (kernels.combine)(&what) };
-            for (l, at, [q0, q1, q2, q3]) in quadrants {
+            unsafe { (kernels.combine)(&Combinations { side, moduli: MAX_MODULI, from, to, last }) };
+            for (l, at, [q0, q1, q2, q3]) in given {
                 // The quadrants are A11, A12, A21, A22, or B11, B21, B12, B22; what becomes of them is in the order M1 to M7.
                 let want = match side {
                     Side::Rows => [q0, q1, q1 - q2 - q3 + q0, q3, q2 + q3, q2 + q3 - q0, q0 - q2],

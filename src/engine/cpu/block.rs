@@ -49,17 +49,17 @@ impl Run<'_> {
         let tiles = tasks.most_tiles() * cut.pieces();
         let task = residue_bytes(tiles, moduli);
         let sets = if by_task { tasks.count } else { seats };
-        let scratch = cut.scratch_bytes(tasks.most_tiles());
+        let scratch = cut.scratch_bytes(kernels, tasks.most_tiles(), moduli);
         let operands = |lines| Operands::bytes(cut, kernels, lines, length, moduli);
         let overflow = || {
             let elements = (rows + columns).checked_mul(length)?.checked_mul(cut.operands())?;
             let packed = elements.checked_mul(moduli * kernels.element)?;
-            packed.checked_add(task.checked_mul(sets)?)?.checked_add(scratch.checked_mul(seats)?)
+            packed.checked_add(task.checked_mul(sets)?)?.checked_add(scratch.checked_mul(self.threads)?)
         };
         overflow().ok_or(Reason::NoMemory)?;
         let (a_bytes, b_bytes) = (operands(rows), operands(columns));
         let (residues, scratch) = (piece_bytes(task), piece_bytes(scratch));
-        let bytes = piece_bytes(a_bytes) + piece_bytes(b_bytes) + sets * residues + seats * scratch;
+        let bytes = piece_bytes(a_bytes) + piece_bytes(b_bytes) + sets * residues + self.threads * scratch;
         let arena = Arena::take(bytes, self.limit())?;
         let mut pieces = arena.pieces();
         let (a, b) = (pieces.next(a_bytes), pieces.next(b_bytes));
@@ -72,7 +72,7 @@ impl Run<'_> {
             a: Operands::new(a, kernels, rows, length, moduli).streamed(stream),
             b: Operands::new(b, kernels, columns, length, moduli).streamed(stream),
             residues: Residues { start: pieces.next(sets * residues).cast(), set: residues },
-            scratch: Residues { start: pieces.next(seats * scratch).cast(), set: scratch },
+            scratch: Residues { start: pieces.next(self.threads * scratch).cast(), set: scratch },
             by_task,
             tasks,
             tiles,
@@ -204,7 +204,11 @@ impl Block<'_> {
             let needed = if *b_holds == Some((at.j, first)) { 1 } else { 2 };
             *b_holds = None;
             // SAFETY: A and B can be read by the contract of this function.
-            unsafe { run.residues(self.planned, self.room.cut, &parts[..needed])? };
+            unsafe {
+                run.residues(self.planned, self.room.cut, &parts[..needed], &|seat| {
+                    self.room.scratch.set(seat).cast()
+                })?
+            };
             *b_holds = Some((at.j, first));
             phases.residues += clock.elapsed();
             let clock = Instant::now();

@@ -3,6 +3,7 @@
 //! All sums are exact integers, so the result does not depend on blocks or threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::block::Block;
 use super::blocks::{Packed, rectangles};
@@ -115,32 +116,38 @@ impl<'a> Run<'a> {
         Charge::take(bytes, self.limit())
     }
 
-    /// The residues of both operands for a block of C, those of B unless they are there already.
+    /// The residues of both operands for a block of C, those of B unless they are there already. `scratch(seat)` is what a thread has
+    /// for Strassen's form.
     ///
     /// # Safety
     ///
-    /// A and B can be read.
+    /// A and B can be read, and nobody else uses the panels and the scratch.
     pub unsafe fn residues(
         &self,
         planned: &Planned,
         cut: Cut,
         parts: &[(Part, Operands)],
+        scratch: &(dyn Fn(usize) -> *mut u8 + Sync),
     ) -> Result<(), Panicked> {
         let groups = |part: &Part| Part { lines: cut.lines(part.lines), ..*part }.groups();
-        team::run(self.threads, parts.iter().map(|(part, _)| groups(part)).sum(), &|mut group| {
-            for (part, operands) in parts {
-                if group >= groups(part) {
-                    group -= groups(part);
-                    continue;
-                }
+        let all: usize = parts.iter().map(|(part, _)| groups(part)).sum();
+        let next = AtomicUsize::new(0);
+        team::run(self.threads, self.threads.min(all), &|seat| {
+            loop {
+                let mut group = next.fetch_add(1, Ordering::Relaxed);
+                let found = parts.iter().find(|(part, _)| {
+                    let here = group < groups(part);
+                    group -= if here { 0 } else { groups(part) };
+                    here
+                });
+                let Some((part, operands)) = found else { break };
                 // SAFETY: by the contract of this function; no other task has these panels.
                 unsafe {
                     match cut.levels {
                         0 => self.pack(planned, part, &operands.get(0), group),
-                        _ => self.pack_operands(planned, part, cut, operands, group),
+                        _ => self.pack_operands(planned, part, cut, operands, group, scratch(seat)),
                     }
                 }
-                return;
             }
         })
     }

@@ -6,7 +6,7 @@
 
 use super::blocks::Packed;
 use super::driver::{Planned, Run};
-use super::kernels::{Buffer, Combinations, DEPTH, Kernels, PANEL, Pass, Side, Sum, TILE};
+use super::kernels::{Buffer, Chunks, Combinations, DEPTH, Kernels, PANEL, Pass, Side, Sum, TILE};
 use super::parts::{GROUP, Part};
 use crate::ozaki::moduli::{MODULI, crt};
 use crate::ozaki::strassen::{Block, MOST_LEVELS, PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS, STEPS, Step};
@@ -68,9 +68,10 @@ impl Cut {
             .fold(0, |place, level| PRODUCTS * place + places[part >> level & 1][inner >> level & 1])
     }
 
-    /// Bytes that a thread needs beside the residues of a task of so many tiles.
-    pub fn scratch_bytes(self, tiles: usize) -> usize {
-        (0..self.levels).map(|level| 2 * 4usize.pow(level as u32) * tiles * TILE).sum()
+    /// Bytes that a thread needs beside the residues of a task of so many tiles, and before that for the packing.
+    pub fn scratch_bytes(self, kernels: &Kernels, tiles: usize, moduli: usize) -> usize {
+        let packing = if self.levels > 0 { Operands::bytes(self, kernels, PANEL, DEPTH, moduli) } else { 0 };
+        packing.max((0..self.levels).map(|level| 2 * 4usize.pow(level as u32) * tiles * TILE).sum())
     }
 }
 
@@ -109,11 +110,12 @@ impl Operands {
 }
 
 impl Run<'_> {
-    /// The residues of the operands of products for some panels of a part.
+    /// The residues of the operands of products for some panels of a part. Those of a chunk of the pieces go to `scratch` first, which
+    /// has room for the operands of a chunk of a panel and stays in the cache.
     ///
     /// # Safety
     ///
-    /// The matrix can be read, and nobody else uses the panels.
+    /// The matrix can be read, and nobody else uses the panels and the scratch.
     #[inline(never)] // Its buffers would take stack from calls without a level too.
     pub unsafe fn pack_operands(
         &self,
@@ -122,6 +124,7 @@ impl Run<'_> {
         cut: Cut,
         operands: &Operands,
         group: usize,
+        scratch: *mut u8,
     ) {
         let (kernels, moduli, side) = (self.kernels, planned.plan.moduli, part.side);
         let piece = Part { lines: cut.lines(part.lines), ..*part };
@@ -139,50 +142,59 @@ impl Run<'_> {
         let mut buffer = None;
         let nothing = Buffer::new((kernels.order)(side));
         let length = cut.length(part.count);
-        for at in (0..length).step_by(DEPTH) {
+        let scratch = Operands::new(scratch, kernels, PANEL, DEPTH, moduli);
+        for (at, p) in (0..length).step_by(DEPTH).flat_map(|at| panels.clone().map(move |p| (at, p))) {
             for (number, inner) in (0..cut.parts()).flat_map(|i| (0..cut.parts()).map(move |h| (i, h))) {
-                let to = operands.get(cut.operand(side, number, inner));
+                let place = scratch.get(cut.operand(side, number, inner)).place(0, 0, 0);
                 let first = inner * length + at;
-                for p in panels.clone() {
-                    let (s, bits) = &of_panels[number][p - panels.start];
-                    let place = to.place(0, p, at);
-                    let from = number * of_part + p;
-                    // SAFETY: by the contract of this function, here and below.
-                    unsafe {
-                        if from * PANEL < part.lines && first < part.count {
-                            self.with_chunk(part, from, first, &mut buffer, |chunk| {
-                                (kernels.residues)(side, chunk, s, *bits, moduli, place);
-                            });
-                        } else {
-                            (kernels.residues)(side, &nothing.chunk(), s, 0, moduli, place);
-                        }
+                let (s, bits) = &of_panels[number][p - panels.start];
+                let from = number * of_part + p;
+                // SAFETY: by the contract of this function, here and below.
+                unsafe {
+                    if from * PANEL < part.lines && first < part.count {
+                        self.with_chunk(part, from, first, &mut buffer, |chunk| {
+                            (kernels.residues)(side, chunk, s, *bits, moduli, place);
+                        });
+                    } else {
+                        (kernels.residues)(side, &nothing.chunk(), s, 0, moduli, place);
                     }
                 }
             }
-            for p in panels.clone() {
-                unsafe { self.combine(side, moduli, cut, operands, p, at) };
-            }
+            unsafe { self.combine(side, moduli, cut, &scratch, (operands, p, at)) };
         }
     }
 
-    /// All combinations of a chunk: first those of the outer level for each place of the inner one, then those of the inner level.
+    /// All combinations of a chunk: first those of the outer level for each place of the inner one, then those of the inner level,
+    /// which go to panel `p` of the operands, elements `at`.. of it.
     ///
     /// # Safety
     ///
-    /// The pieces are packed, and nobody else uses the panels.
-    unsafe fn combine(&self, side: Side, moduli: usize, cut: Cut, operands: &Operands, p: usize, at: usize) {
+    /// The pieces are in the scratch, and nobody else uses it and the panels.
+    unsafe fn combine(
+        &self,
+        side: Side,
+        moduli: usize,
+        cut: Cut,
+        scratch: &Operands,
+        (operands, p, at): (&Operands, usize, usize),
+    ) {
         for level in 0..cut.levels {
             let inner = Cut { levels: cut.levels - level - 1 };
             let apart = inner.operands();
             let parts = |i| (0..inner.parts()).map(move |h| (i, h));
             for outer in (0..cut.operands()).step_by(PRODUCTS * apart) {
                 for (i, h) in (0..inner.parts()).flat_map(parts) {
-                    let first = operands.get(outer + inner.operand(side, i, h));
-                    let apart = apart * operands.apart;
+                    let first = outer + inner.operand(side, i, h);
+                    let from =
+                        Chunks { place: scratch.get(first).place(0, 0, 0), apart: apart * scratch.apart };
                     let last = inner.levels == 0;
-                    let what = Combinations { side, moduli, place: first.place(0, p, at), apart, last };
+                    let to = if last {
+                        Chunks { place: operands.get(first).place(0, p, at), apart: operands.apart }
+                    } else {
+                        from
+                    };
                     // SAFETY: by the contract of this function.
-                    unsafe { (self.kernels.combine)(&what) };
+                    unsafe { (self.kernels.combine)(&Combinations { side, moduli, from, to, last }) };
                 }
             }
         }

@@ -23,7 +23,7 @@ pub mod portable;
 pub mod sums;
 
 pub use change::{Change, InnerOfPanel};
-pub use sums::{Combinations, Sum};
+pub use sums::{Chunks, Combinations, Sum};
 
 /// Lines of a panel, and so rows and columns of a tile of C.
 pub const PANEL: usize = 32;

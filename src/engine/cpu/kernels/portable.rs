@@ -343,10 +343,9 @@ unsafe fn largest(bounds: &Bounds, row_needs: &[i64], column_needs: &[i64]) -> i
 }
 
 unsafe fn combine(what: &Combinations) {
-    let element = size_of::<i16>();
-    let (first, line) = (what.place.first * element, what.place.length * element);
+    let runs = |place: &Place| (place.first * size_of::<i16>(), place.length * size_of::<i16>());
     // SAFETY: passed on from the caller.
-    unsafe { sums::combine::<i16>(what, first, (line, PANEL), DEPTH, sums::store) };
+    unsafe { sums::combine::<i16>(what, runs, PANEL, DEPTH, sums::store) };
 }
 
 unsafe fn sum(what: &Sum) {

@@ -3,7 +3,9 @@
 
 use super::super::packing::prefetch;
 use super::{DEPTH, PANEL, Place, Side, TILE};
-use crate::ozaki::strassen::{FORMED_OF_COLUMNS, FORMED_OF_ROWS, Modulus, PLACES_OF_COLUMNS, PLACES_OF_ROWS};
+use crate::ozaki::strassen::{
+    FORMED_OF_COLUMNS, FORMED_OF_ROWS, Modulus, PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS,
+};
 
 /// Residues that are worked on at a time.
 pub const BLOCK: usize = 64;
@@ -13,12 +15,21 @@ pub const BLOCK: usize = 64;
 pub struct Combinations {
     pub side: Side,
     pub moduli: usize,
-    /// The chunk in the first combination; that of the next is `apart` bytes on. The quadrants are there where `PLACES_OF_ROWS` and
-    /// `PLACES_OF_COLUMNS` say.
-    pub place: Place,
-    pub apart: usize,
-    /// What is formed is not read again soon.
+    /// The quadrants: where `PLACES_OF_ROWS` and `PLACES_OF_COLUMNS` say.
+    pub from: Chunks,
+    /// The combinations; this may be the same memory.
+    pub to: Chunks,
+    /// The combinations are not read again soon.
     pub last: bool,
+}
+
+/// The same chunk of seven operands.
+#[derive(Clone, Copy)]
+pub struct Chunks {
+    /// In the first operand.
+    pub place: Place,
+    /// Bytes from operand to operand.
+    pub apart: usize,
 }
 
 /// Residues X, or X + Y, for some tiles of one modulus.
@@ -60,6 +71,9 @@ impl Element for i16 {
     }
 }
 
+/// Where a chunk starts in a panel, and the bytes between its runs of elements.
+pub type Runs = fn(&Place) -> (usize, usize);
+
 /// [`combine`] for chunks that are bytes in one run.
 ///
 /// # Safety
@@ -68,7 +82,7 @@ impl Element for i16 {
 #[inline(always)]
 pub unsafe fn combine_bytes(what: &Combinations, store: impl Fn(&mut [i8; BLOCK], [i8; BLOCK])) {
     // SAFETY: passed on from the caller.
-    unsafe { combine::<i8>(what, what.place.first * PANEL, (0, 1), PANEL * DEPTH, store) };
+    unsafe { combine::<i8>(what, |place| (place.first * PANEL, 0), 1, PANEL * DEPTH, store) };
 }
 
 /// An ordinary store.
@@ -77,8 +91,8 @@ pub fn store<T>(to: &mut [T; BLOCK], values: [T; BLOCK]) {
     *to = values;
 }
 
-/// Forms the combinations of a chunk that is `runs.1` runs of `length` elements, a multiple of 64, `runs.0` bytes from one to the
-/// next; `first` is the byte of the panel at which it starts. `store` writes to places that start at multiples of 64 bytes.
+/// Forms the combinations of a chunk that is `runs` runs of `length` elements, a multiple of 64. `store` writes to places that start
+/// at multiples of 64 bytes.
 ///
 /// # Safety
 ///
@@ -86,8 +100,8 @@ pub fn store<T>(to: &mut [T; BLOCK], values: [T; BLOCK]) {
 #[inline(always)]
 pub unsafe fn combine<T: Element>(
     what: &Combinations,
-    first: usize,
-    runs: (usize, usize),
+    runs_of: Runs,
+    runs: usize,
     length: usize,
     store: impl Fn(&mut [T; BLOCK], [T; BLOCK]),
 ) {
@@ -96,24 +110,51 @@ pub unsafe fn combine<T: Element>(
         Side::Columns => (PLACES_OF_COLUMNS, FORMED_OF_COLUMNS),
     };
     let [[q0, q1], [q2, q3]] = places;
+    let ((from_first, from_run), (to_first, to_run)) = (runs_of(&what.from.place), runs_of(&what.to.place));
     for l in 0..what.moduli {
         let modulus = Modulus::new(l);
-        let start = what.place.panel.wrapping_add(l * what.place.plane + first);
-        for (run, at) in (0..runs.1).flat_map(|run| (0..length).step_by(BLOCK).map(move |at| (run, at))) {
-            let place = |number: usize| {
-                start
-                    .wrapping_add(number * what.apart + run * runs.0 + at * size_of::<T>())
-                    .cast::<[T; BLOCK]>()
-            };
-            // SAFETY: by the contract of this function, here and below; panels are aligned.
-            let quadrants = unsafe { [q0, q1, q2, q3].map(|number| place(number).read().map(T::get)) };
-            let sums = match what.side {
-                Side::Rows => modulus.of_rows(&quadrants),
-                Side::Columns => modulus.of_columns(&quadrants),
-            };
-            for (number, sum) in formed.into_iter().zip(sums) {
-                store(unsafe { &mut *place(number) }, sum.map(T::of));
+        let start = |of: &Chunks, first: usize| of.place.panel.wrapping_add(l * of.place.plane + first);
+        let (from, to) = (start(&what.from, from_first), start(&what.to, to_first));
+        for run in 0..runs {
+            let from = [q0, q1, q2, q3].map(|number| {
+                from.wrapping_add(run * from_run + number * what.from.apart).cast_const().cast()
+            });
+            let to = [q0, q1, q3, formed[0], formed[1], formed[2], formed[3]]
+                .map(|number| to.wrapping_add(run * to_run + number * what.to.apart).cast());
+            for at in 0..length / BLOCK {
+                // SAFETY: by the contract of this function; panels are aligned.
+                unsafe { combine_block(what.side, modulus, from, to, at, &store) };
             }
+        }
+    }
+}
+
+/// Block `at` of the operands, of the quadrants in their order.
+///
+/// # Safety
+///
+/// As for [`combine`].
+#[inline(always)]
+unsafe fn combine_block<T: Element>(
+    side: Side,
+    modulus: Modulus,
+    from: [*const [T; BLOCK]; 4],
+    to: [*mut [T; BLOCK]; PRODUCTS],
+    at: usize,
+    store: &impl Fn(&mut [T; BLOCK], [T; BLOCK]),
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let [a, b, c, d] = from.map(|from| from.wrapping_add(at).read());
+        let residues = [a.map(T::get), b.map(T::get), c.map(T::get), d.map(T::get)];
+        let sums = match side {
+            Side::Rows => modulus.of_rows(&residues),
+            Side::Columns => modulus.of_columns(&residues),
+        };
+        let [s, t, u, v] = sums;
+        let all = [a, b, d, s.map(T::of), t.map(T::of), u.map(T::of), v.map(T::of)];
+        for (to, operand) in to.into_iter().zip(all) {
+            store(&mut *to.wrapping_add(at), operand);
         }
     }
 }
