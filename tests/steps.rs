@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Random;
 use num_bigint::BigInt;
 use oz2blas::engine::cpu::kernels::{
-    Buffer, Change, Chunks, Combinations, DEPTH, Digit, InnerOfPanel, Kernels, LineSums, Order, PANEL, Pass,
-    Place, Product, Reconstruction, Side, Stream, Sum, TILE, Tile, runnable,
+    Buffer, Change, Chunks, Combinations, DEPTH, Digit, Earlier, InnerOfPanel, Kernels, LineSums, Order,
+    PANEL, Pass, Place, Product, Reconstruction, Side, Stream, Sum, TILE, Tile, runnable,
 };
 use oz2blas::gemm::{Gemm, Rectangle, Sizes, Transpose};
 use oz2blas::ozaki::bound::Line;
@@ -408,7 +408,17 @@ fn products_at_the_limit_of_the_sums() {
 #[derive(Clone, Copy)]
 struct Line64([i8; 64]);
 
-/// The residues of every modulus with its factor, of blocks of several shapes; added to earlier ones or not.
+/// What residues are added to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Onto {
+    Nothing,
+    Here,
+    Elsewhere,
+}
+
+const ONTO: [Onto; 3] = [Onto::Nothing, Onto::Here, Onto::Elsewhere];
+
+/// The residues of every modulus with its factor, of blocks of several shapes; added to earlier ones, here or elsewhere, or not.
 #[test]
 fn passes_of_every_modulus() {
     let mut random = Random(3);
@@ -418,19 +428,31 @@ fn passes_of_every_modulus() {
             let b = Operand::new(kernels, Side::Columns, across, length, || random.next() as i8);
             for l in 0..MAX_MODULI {
                 let factor = crt(MAX_MODULI - (l % 2).min(19 - l)).inverses[l];
-                let mut residues = vec![Line64([0; 64]); down * across * TILE / 64 * 2];
                 let before: Vec<i8> = (0..TILE).map(|_| canonical(random.next() as i64, l) as i8).collect();
-                for add in [false, true] {
+                // Other ones in each tile.
+                let before = |tile: usize, at: usize| before[(at + 64 * tile) % TILE];
+                for onto in ONTO {
                     // Part of the length, from an element within.
-                    let first = if length > DEPTH && add { DEPTH } else { 0 };
+                    let first = if length > DEPTH && onto == Onto::Here { DEPTH } else { 0 };
                     let count = length - first;
-                    let bytes = residues.as_mut_ptr().cast::<i8>();
-                    for tile in 0..down * across {
-                        for (at, &r) in before.iter().enumerate() {
-                            // SAFETY: inside of the residues.
-                            unsafe { bytes.add(tile * 2 * TILE + at).write(r) };
+                    let tiles = |apart: usize, fill: bool| {
+                        let mut lines = vec![Line64([77; 64]); down * across * apart / 64];
+                        for (tile, at) in (0..down * across).flat_map(|t| (0..TILE).map(move |at| (t, at))) {
+                            let value = if fill { before(tile, at) } else { 77 };
+                            lines[(tile * apart + at) / 64].0[at % 64] = value;
                         }
-                    }
+                        lines
+                    };
+                    let mut residues = tiles(2 * TILE, onto == Onto::Here);
+                    let elsewhere = tiles(3 * TILE, true);
+                    let bytes = residues.as_mut_ptr().cast::<i8>();
+                    let earlier = match onto {
+                        Onto::Nothing => None,
+                        Onto::Here => Some(Earlier { residues: bytes, tile: 2 * TILE }),
+                        Onto::Elsewhere => {
+                            Some(Earlier { residues: elsewhere.as_ptr().cast(), tile: 3 * TILE })
+                        }
+                    };
                     let offset = |side| (kernels.element_at)(side, length, 0, first) * kernels.element;
                     let pass = Pass {
                         rows: a.pointer().wrapping_add(offset(Side::Rows)),
@@ -444,7 +466,7 @@ fn passes_of_every_modulus() {
                         factor,
                         residues: bytes,
                         tile: 2 * TILE,
-                        add,
+                        earlier,
                         next_rows: std::ptr::null(),
                         next_columns: std::ptr::null(),
                     };
@@ -455,10 +477,11 @@ fn passes_of_every_modulus() {
                         let (p, q) = (tile % down, tile / down);
                         let (x, y) = (a.line(p * PANEL + i), b.line(q * PANEL + j));
                         let place = (kernels.residue_at)(i, j);
-                        let old = if add { i64::from(before[place]) } else { 0 };
+                        let old = if earlier.is_some() { i64::from(before(tile, place)) } else { 0 };
                         let want = canonical(dot(&x[first..], &y[first..]) * i64::from(factor) + old, l);
+                        // SAFETY: inside of the residues.
                         let got = unsafe { bytes.add(tile * 2 * TILE + place).read() };
-                        assert_eq!(i32::from(got), want, "{} modulus {l} add {add}", kernels.name);
+                        assert_eq!(i32::from(got), want, "{} modulus {l} onto {onto:?}", kernels.name);
                     }
                 }
             }
@@ -490,7 +513,7 @@ fn passes_with_extreme_sums() {
                     factor,
                     residues: residues.as_mut_ptr().cast(),
                     tile: TILE,
-                    add: false,
+                    earlier: None,
                     next_rows: std::ptr::null(),
                     next_columns: std::ptr::null(),
                 };
@@ -566,12 +589,18 @@ fn sums_of_residues() {
     let mut random = Random(22);
     for kernels in runnable() {
         for l in 0..MAX_MODULI {
-            for (with_y, add) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (with_y, onto) in [false, true].into_iter().flat_map(|y| ONTO.map(|onto| (y, onto))) {
                 let mut lines = |count: usize| -> Vec<Line64> {
                     (0..count * TILE / 64).map(|_| Line64([0; 64].map(|_| residue(&mut random, l)))).collect()
                 };
-                let (x, y, before) = (lines(TILES), lines(TILES), lines(2 * TILES));
+                let (x, y, before, elsewhere) =
+                    (lines(TILES), lines(TILES), lines(2 * TILES), lines(3 * TILES));
                 let mut out = before.clone();
+                let earlier = match onto {
+                    Onto::Nothing => None,
+                    Onto::Here => Some(Earlier { residues: out.as_ptr().cast(), tile: 2 * TILE }),
+                    Onto::Elsewhere => Some(Earlier { residues: elsewhere.as_ptr().cast(), tile: 3 * TILE }),
+                };
                 let sum = Sum {
                     modulus: l,
                     tiles: TILES,
@@ -579,7 +608,7 @@ fn sums_of_residues() {
                     y: with_y.then_some(y.as_ptr().cast()),
                     out: out.as_mut_ptr().cast(),
                     apart: 2 * TILE,
-                    add,
+                    earlier,
                 };
                 unsafe { (kernels.sum)(&sum) };
                 let entry = |lines: &[Line64], at: usize| i64::from(lines[at / 64].0[at % 64]);
@@ -588,12 +617,16 @@ fn sums_of_residues() {
                     let from = tile * TILE + from;
                     let want = if inside < TILE {
                         let y = if with_y { entry(&y, from) } else { 0 };
-                        let before = if add { entry(&before, at) } else { 0 };
+                        let before = match onto {
+                            Onto::Nothing => 0,
+                            Onto::Here => entry(&before, at),
+                            Onto::Elsewhere => entry(&elsewhere, tile * 3 * TILE + inside),
+                        };
                         canonical(entry(&x, from) + y + before, l).into()
                     } else {
                         entry(&before, at)
                     };
-                    assert_eq!(entry(&out, at), want, "{} modulus {l} {with_y} {add}", kernels.name);
+                    assert_eq!(entry(&out, at), want, "{} modulus {l} {with_y} {onto:?}", kernels.name);
                 }
             }
         }

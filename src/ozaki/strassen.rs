@@ -119,28 +119,37 @@ pub enum Block {
 /// What is done with the blocks of C and two others, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A product (M1 is 0), put into a block, or added to what is there, or subtracted.
+    /// A product (M1 is 0), put into a block, or added to what is there.
     Set(usize, Block),
     Add(usize, Block),
-    Subtract(usize, Block),
-    /// X, or X + Y, put into a block of C; added to it if C is to be added to.
-    TakeX(usize),
+    /// A product and X, or X less a product, put into a block of C, and what C is to be added to.
+    AddX(usize, usize),
+    SubtractFromX(usize, usize),
+    /// X + Y, put into a block of C, and what C is to be added to.
     TakeXAndY(usize),
+}
+
+impl Step {
+    /// The product that is computed.
+    pub fn product(&self) -> Option<usize> {
+        match *self {
+            Self::Set(m, _) | Self::Add(m, _) | Self::AddX(m, _) | Self::SubtractFromX(m, _) => Some(m),
+            Self::TakeXAndY(_) => None,
+        }
+    }
 }
 
 /// The steps of a level. The products are added up where they are wanted, so that two blocks beside C are enough: X is M1, then
 /// M1 + M6, then M1 + M6 + M7, and Y is M5.
-pub const STEPS: [Step; 11] = [
+pub const STEPS: [Step; 9] = [
     Step::Set(0, Block::X),
-    Step::TakeX(0),
-    Step::Add(1, Block::C(0)),
+    Step::AddX(1, 0),
     Step::Add(5, Block::X),
     Step::Set(4, Block::Y),
     Step::TakeXAndY(1),
     Step::Add(2, Block::C(1)),
     Step::Add(6, Block::X),
-    Step::TakeX(2),
-    Step::Subtract(3, Block::C(2)),
+    Step::SubtractFromX(3, 2),
     Step::TakeXAndY(3),
 ];
 
@@ -221,22 +230,28 @@ mod tests {
         x.values = vec![77; x.rows * x.columns];
         y.clone_from(&x);
         for step in STEPS {
+            let mut take = |q: usize, y: Option<&Matrix>| {
+                for at in 0..x.values.len() {
+                    let byte = |m: &Matrix| [m.values[at] as i8];
+                    let mut sum = byte(&x);
+                    if let Some(y) = y {
+                        sum = modulus.sum(&sum, &byte(y));
+                    }
+                    if add {
+                        sum = modulus.sum(&sum, &byte(&quadrants[q]));
+                    }
+                    quadrants[q].values[at] = sum[0].into();
+                }
+            };
             let (number, block, add, negate) = match step {
                 Step::Set(number, block) => (number, block, false, negate),
                 Step::Add(number, block) => (number, block, true, negate),
-                Step::Subtract(number, block) => (number, block, true, !negate),
-                Step::TakeX(q) | Step::TakeXAndY(q) => {
-                    for at in 0..x.values.len() {
-                        let byte = |m: &Matrix| [m.values[at] as i8];
-                        let mut sum = byte(&x);
-                        if matches!(step, Step::TakeXAndY(_)) {
-                            sum = modulus.sum(&sum, &byte(&y));
-                        }
-                        if add {
-                            sum = modulus.sum(&sum, &byte(&quadrants[q]));
-                        }
-                        quadrants[q].values[at] = sum[0].into();
-                    }
+                Step::AddX(number, q) | Step::SubtractFromX(number, q) => {
+                    take(q, None);
+                    (number, Block::C(q), true, negate != matches!(step, Step::SubtractFromX(..)))
+                }
+                Step::TakeXAndY(q) => {
+                    take(q, Some(&y));
                     continue;
                 }
             };

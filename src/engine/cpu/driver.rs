@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::block::Block;
 use super::blocks::{Packed, rectangles};
 use super::check::Check;
-use super::kernels::{Kernels, PANEL, Pass, Side, TILE};
+use super::kernels::{Earlier, Kernels, PANEL, Pass, Side, TILE};
 use super::parts::{GROUP, Part};
 use super::strassen::{Cut, Operands};
 use super::team::{self, Panicked};
@@ -197,6 +197,7 @@ impl<'a> Run<'a> {
             for l in 0..moduli {
                 let rows = |l: usize| a.panel(l, p).wrapping_add(offset(Side::Rows)).cast_const();
                 let columns = |l: usize| b.panel(l, q).wrapping_add(offset(Side::Columns)).cast_const();
+                let (residues, tile) = (residues.wrapping_add(l * TILE), moduli * TILE);
                 let pass = Pass {
                     rows: rows(l),
                     columns: columns(l),
@@ -207,9 +208,9 @@ impl<'a> Run<'a> {
                     across,
                     modulus: l,
                     factor: crt.inverses[l],
-                    residues: residues.wrapping_add(l * TILE),
-                    tile: moduli * TILE,
-                    add: add || first > 0,
+                    residues,
+                    tile,
+                    earlier: (add || first > 0).then_some(Earlier { residues, tile }),
                     next_rows: rows(l + 1),
                     next_columns: columns(l + 1),
                 };

@@ -42,7 +42,7 @@ pub unsafe fn tops(kernels: &Kernels) -> f64 {
         factor: 1,
         residues: residues.0.as_mut_ptr(),
         tile: TILE,
-        add: false,
+        earlier: None,
         next_rows: panel,
         next_columns: panel,
     };

@@ -6,7 +6,7 @@
 
 use super::blocks::Packed;
 use super::driver::{Planned, Run};
-use super::kernels::{Buffer, Chunks, Combinations, DEPTH, Kernels, PANEL, Pass, Side, Sum, TILE};
+use super::kernels::{Buffer, Chunks, Combinations, DEPTH, Earlier, Kernels, PANEL, Pass, Side, Sum, TILE};
 use super::parts::{GROUP, Part};
 use crate::ozaki::moduli::{MODULI, crt};
 use crate::ozaki::strassen::{Block, MOST_LEVELS, PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS, STEPS, Step};
@@ -224,7 +224,7 @@ impl Run<'_> {
                 tile: moduli * TILE,
             };
             // SAFETY: by the contract of this function.
-            unsafe { walk.product(cut.levels, 0, (l + 1, 0), c, scratch, (add, false)) };
+            unsafe { walk.product(cut.levels, 0, (l + 1, 0), c, scratch, (add.then_some(c), false)) };
         }
     }
 }
@@ -238,6 +238,18 @@ struct Residues {
     tile: usize,
 }
 
+impl Residues {
+    /// From piece `number` on.
+    fn from_piece(self, number: usize) -> Self {
+        Self { start: self.start.wrapping_add(number * self.piece), ..self }
+    }
+
+    /// Those of the first piece, for others to be added to.
+    fn as_earlier(self) -> Earlier {
+        Earlier { residues: self.start, tile: self.tile }
+    }
+}
+
 /// The products of a task for one modulus.
 struct Walk<'a> {
     run: &'a Run<'a>,
@@ -249,8 +261,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The product of operand `number` of both sides, with levels below it, put to `c` or added or subtracted. `next` are modulus and
-    /// number of the product after it, as a hint.
+    /// The product of operand `number` of both sides, with levels below it, or its negative, added to what is `earlier` and put to `c`.
+    /// `next` are modulus and number of the product after it, as a hint.
     ///
     /// # Safety
     ///
@@ -262,11 +274,11 @@ impl Walk<'_> {
         next: (usize, usize),
         c: Residues,
         scratch: *mut i8,
-        (add, negate): (bool, bool),
+        (earlier, negate): (Option<Residues>, bool),
     ) {
         if levels == 0 {
             // SAFETY: by the contract of this function, here and below.
-            unsafe { self.pass(number, next, c, (add, negate)) };
+            unsafe { self.pass(number, next, c, (earlier, negate)) };
             return;
         }
         let tiles = self.size.0 * self.size.1;
@@ -277,52 +289,69 @@ impl Walk<'_> {
             tile: TILE,
         };
         let (x, y, scratch) = (block(0), block(1), block(2).start);
-        let c_of = |q: usize| Residues { start: c.start.wrapping_add(q * pieces * c.piece), ..c };
+        let quadrant = |of: Residues, q: usize| of.from_piece(q * pieces);
+        let take = |y: Option<Residues>, q: usize| {
+            let earlier = earlier.map(|earlier| quadrant(earlier, q));
+            // SAFETY: by the contract of this function.
+            unsafe { self.take(x, y, quadrant(c, q), pieces, earlier) };
+        };
         let first_of = |m: usize| number + m * below;
         for (at, step) in STEPS.iter().enumerate() {
-            let (m, into, add, negate) = match *step {
-                Step::Set(m, into) => (m, into, false, negate),
-                Step::Add(m, into) => (m, into, true, negate),
-                Step::Subtract(m, into) => (m, into, true, !negate),
-                Step::TakeX(q) => {
-                    unsafe { self.take(x, None, c_of(q), pieces, add) };
-                    continue;
-                }
+            let (m, into, from, negate) = match *step {
+                Step::Set(m, into) => (m, into, None, negate),
+                Step::Add(m, into) => (m, into, Some(into), negate),
+                Step::AddX(m, q) => (m, Block::C(q), Some(Block::X), negate),
+                Step::SubtractFromX(m, q) => (m, Block::C(q), Some(Block::X), !negate),
                 Step::TakeXAndY(q) => {
-                    unsafe { self.take(x, Some(y), c_of(q), pieces, add) };
+                    take(Some(y), q);
                     continue;
                 }
             };
-            let into = match into {
-                Block::C(q) => c_of(q),
+            let residues = |block: Block| match block {
+                Block::C(q) => quadrant(c, q),
                 Block::X => x,
                 Block::Y => y,
             };
-            let after = STEPS[at + 1..].iter().find_map(|step| match *step {
-                Step::Set(m, _) | Step::Add(m, _) | Step::Subtract(m, _) => Some(m),
-                Step::TakeX(_) | Step::TakeXAndY(_) => None,
-            });
+            let from = match (from, into) {
+                // X and what is earlier have to meet in C first.
+                (Some(Block::X), Block::C(q)) if earlier.is_some() => {
+                    take(None, q);
+                    Some(into)
+                }
+                _ => from,
+            };
+            let after = STEPS[at + 1..].iter().find_map(Step::product);
             let next = after.map_or(next, |m| (self.modulus, first_of(m)));
-            unsafe { self.product(levels - 1, first_of(m), next, into, scratch, (add, negate)) };
+            let earlier = from.map(residues);
+            unsafe {
+                self.product(levels - 1, first_of(m), next, residues(into), scratch, (earlier, negate))
+            };
         }
     }
 
-    /// X, or X + Y, to some pieces of C.
+    /// X, or X + Y, added to what is `earlier`, to some pieces of C.
     ///
     /// # Safety
     ///
     /// As for [`Run::multiply_pieces`].
-    unsafe fn take(&self, x: Residues, y: Option<Residues>, c: Residues, pieces: usize, add: bool) {
+    unsafe fn take(
+        &self,
+        x: Residues,
+        y: Option<Residues>,
+        c: Residues,
+        pieces: usize,
+        earlier: Option<Residues>,
+    ) {
         for piece in 0..pieces {
-            let of = |block: Residues| block.start.wrapping_add(piece * block.piece);
+            let of = |block: Residues| block.from_piece(piece);
             let sum = Sum {
                 modulus: self.modulus,
                 tiles: self.size.0 * self.size.1,
-                x: of(x),
-                y: y.map(|y| of(y).cast_const()),
-                out: of(c),
+                x: of(x).start,
+                y: y.map(|y| of(y).start.cast_const()),
+                out: of(c).start,
                 apart: c.tile,
-                add,
+                earlier: earlier.map(|earlier| of(earlier).as_earlier()),
             };
             // SAFETY: by the contract of this function.
             unsafe { (self.run.kernels.sum)(&sum) };
@@ -332,7 +361,13 @@ impl Walk<'_> {
     /// # Safety
     ///
     /// As for [`Run::multiply_pieces`].
-    unsafe fn pass(&self, number: usize, next: (usize, usize), c: Residues, (add, negate): (bool, bool)) {
+    unsafe fn pass(
+        &self,
+        number: usize,
+        next: (usize, usize),
+        c: Residues,
+        (earlier, negate): (Option<Residues>, bool),
+    ) {
         let kernels = self.run.kernels;
         let (p, q) = self.first;
         let panels = |l: usize, number: usize| {
@@ -366,7 +401,7 @@ impl Walk<'_> {
                 factor: if negate { MODULI[self.modulus] - self.factor } else { self.factor },
                 residues: c.start,
                 tile: c.tile,
-                add: add || first > 0,
+                earlier: if first > 0 { Some(c) } else { earlier }.map(Residues::as_earlier),
                 next_rows: next.0,
                 next_columns: next.1,
             };

@@ -8,7 +8,7 @@
 //! contiguous in C: tiles 0 to 3 hold 2 x 2 tiles of 16 x 16 sums, 4 and 5 the columns of op(B), 6 and 7 the rows of op(A).
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _mm_prefetch, _xgetbv};
+use std::arch::x86_64::{__cpuid_count, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _xgetbv};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::avx512::{self, CHUNK_BYTES, Reduction};
@@ -208,7 +208,8 @@ unsafe fn pass(pass: &Pass) {
     // SAFETY: by the contract of the table, here and below.
     unsafe {
         configure();
-        let mut before: *mut i8 = std::ptr::null_mut();
+        // Where the residues of the tile before go, and what they are added to.
+        let mut before: (*const i8, *mut i8) = (std::ptr::null(), std::ptr::null_mut());
         let mut current = 0;
         // The rows of the next pass come over all tiles, the next panel of columns over the tiles of this one.
         let chunk_lines = CHUNK_BYTES / 64;
@@ -223,17 +224,21 @@ unsafe fn pass(pass: &Pass) {
                 zero_sums();
                 let old = sums[current ^ 1].0.as_ptr();
                 let out = pass.residues.add(at * pass.tile);
+                let earlier = pass.earlier.map_or(std::ptr::null(), |earlier| earlier.of(at));
                 let mut step = |step: usize| {
                     let offset = step * CHUNK_BYTES;
                     multiply(rows.add(offset), columns.add(offset));
                     _mm_prefetch::<_MM_HINT_ET0>(out.wrapping_add(64 * step));
+                    _mm_prefetch::<_MM_HINT_T0>(earlier.wrapping_add(64 * step));
                     next_columns.step();
                     next_rows.step();
                 };
+                let earlier_of =
+                    |pair: usize| if before.0.is_null() { before.0 } else { before.0.add(64 * pair) };
                 let reduce = |pair: usize| {
-                    reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+                    reduction.columns(old.add(2 * PANEL * pair), earlier_of(pair), before.1.add(64 * pair));
                 };
-                if before.is_null() {
+                if before.1.is_null() {
                     (0..steps).for_each(&mut step);
                 } else if steps < PAIRS {
                     // Short products have more than one pair to reduce in a step.
@@ -252,14 +257,15 @@ unsafe fn pass(pass: &Pass) {
                     (PAIRS..steps).for_each(&mut step);
                 }
                 store_sums(sums[current].0.as_mut_ptr());
-                before = pass.residues.add(at * pass.tile);
+                before = (earlier, out);
                 current ^= 1;
             }
         }
         release();
         for pair in 0..PAIRS {
             let old = sums[current ^ 1].0.as_ptr();
-            reduction.columns(old.add(2 * PANEL * pair), pass.add, before.add(64 * pair));
+            let earlier = if before.0.is_null() { before.0 } else { before.0.add(64 * pair) };
+            reduction.columns(old.add(2 * PANEL * pair), earlier, before.1.add(64 * pair));
         }
     }
 }

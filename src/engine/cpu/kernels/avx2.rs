@@ -269,11 +269,11 @@ unsafe fn pass16(pass: &Pass) {
 #[inline(always)]
 unsafe fn pass_by(product: unsafe fn(&Product, &mut Tile), pass: &Pass) {
     let mut sums = Tile([0; TILE]);
-    portable::for_each_tile(pass, |rows, columns, out| {
+    portable::for_each_tile(pass, |rows, columns, at| {
         // SAFETY: by the contract of this function.
         unsafe {
             product(&Product::whole(rows, columns, pass.count), &mut sums);
-            portable::reduce(pass, &sums, out);
+            portable::reduce(pass, &sums, at);
         }
     });
 }

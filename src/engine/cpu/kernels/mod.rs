@@ -174,6 +174,20 @@ impl Product {
     }
 }
 
+/// Residues of one modulus in tiles: those of the next tile are `tile` bytes on.
+#[derive(Clone, Copy)]
+pub struct Earlier {
+    pub residues: *const i8,
+    pub tile: usize,
+}
+
+impl Earlier {
+    /// Those of tile `at`.
+    pub fn of(&self, at: usize) -> *const i8 {
+        self.residues.wrapping_add(at * self.tile)
+    }
+}
+
 /// The product of one modulus for a block of tiles, each `down` by `across`, reduced to residues.
 pub struct Pass {
     /// The first panel of each operand in the plane of the modulus, at the first element to use.
@@ -193,8 +207,8 @@ pub struct Pass {
     /// first column of tiles first.
     pub residues: *mut i8,
     pub tile: usize,
-    /// Add to the residues that are there.
-    pub add: bool,
+    /// Residues to add to, in this place or in another one.
+    pub earlier: Option<Earlier>,
     /// What the next pass reads first, as a hint.
     pub next_rows: *const u8,
     pub next_columns: *const u8,

@@ -234,40 +234,42 @@ fn dot4(a: [&[i16]; 4], b: &[i16]) -> [i32; 4] {
 
 unsafe fn pass(pass: &Pass) {
     let mut sums = Tile([0; TILE]);
-    for_each_tile(pass, |rows, columns, out| {
+    for_each_tile(pass, |rows, columns, at| {
         // SAFETY: by the contract of the table.
         unsafe {
             let of_pass = Product { count: pass.count, ..Product::whole(rows, columns, pass.length) };
             product_of_tile(&of_pass, &mut sums);
-            reduce(pass, &sums, out);
+            reduce(pass, &sums, at);
         }
     });
 }
 
-/// Calls f(panel of rows, panel of columns, where the residues go) for every tile of a pass.
+/// Calls f(panel of rows, panel of columns, number) for every tile of a pass.
 #[inline(always)]
-pub fn for_each_tile(pass: &Pass, mut f: impl FnMut(*const u8, *const u8, *mut i8)) {
+pub fn for_each_tile(pass: &Pass, mut f: impl FnMut(*const u8, *const u8, usize)) {
     for at in 0..pass.down * pass.across {
         let (p, q) = (at % pass.down, at / pass.down);
         let (rows, columns) =
             (pass.rows.wrapping_add(p * pass.panel), pass.columns.wrapping_add(q * pass.panel));
-        f(rows, columns, pass.residues.wrapping_add(at * pass.tile));
+        f(rows, columns, at);
     }
 }
 
-/// The residues of the sums of a tile.
+/// The residues of the sums of tile `at`.
 ///
 /// # Safety
 ///
 /// The residues of the tile are there and belong to the pass.
 #[inline(always)]
-pub unsafe fn reduce(pass: &Pass, sums: &Tile, out: *mut i8) {
+pub unsafe fn reduce(pass: &Pass, sums: &Tile, at: usize) {
     let (reducer, factor) = (Reducer::new(pass.modulus), f64::from(pass.factor));
-    // SAFETY: by the contract of this function.
-    let out = unsafe { std::slice::from_raw_parts_mut(out, TILE) };
-    for (out, &sum) in out.iter_mut().zip(&sums.0) {
-        let before = if pass.add { f64::from(*out) } else { 0.0 };
-        *out = reducer.reduce(f64::from(sum) * factor + before) as i32 as i8;
+    let out = pass.residues.wrapping_add(at * pass.tile).cast::<[i8; TILE]>();
+    // SAFETY: by the contract of this function, here and below.
+    let earlier =
+        pass.earlier.map_or([0; TILE], |earlier| unsafe { earlier.of(at).cast::<[i8; TILE]>().read() });
+    let reduced = |(&sum, before)| reducer.reduce(f64::from(sum) * factor + f64::from(before)) as i32 as i8;
+    for (out, of_sum) in unsafe { &mut *out }.iter_mut().zip(sums.0.iter().zip(earlier)) {
+        *out = reduced(of_sum);
     }
 }
 

@@ -2,7 +2,7 @@
 //! table compiles for its CPU.
 
 use super::super::packing::prefetch;
-use super::{DEPTH, PANEL, Place, Side, TILE};
+use super::{DEPTH, Earlier, PANEL, Place, Side, TILE};
 use crate::ozaki::strassen::{
     FORMED_OF_COLUMNS, FORMED_OF_ROWS, Modulus, PLACES_OF_COLUMNS, PLACES_OF_ROWS, PRODUCTS,
 };
@@ -43,8 +43,8 @@ pub struct Sum {
     /// The residues of the first tile; those of the next are `apart` bytes on.
     pub out: *mut i8,
     pub apart: usize,
-    /// Add to the residues that are there.
-    pub add: bool,
+    /// Residues to add to, in this place or in another one.
+    pub earlier: Option<Earlier>,
 }
 
 /// A packed element.
@@ -176,8 +176,9 @@ pub unsafe fn sum(what: &Sum) {
         }
         let out = what.out.wrapping_add(tile * what.apart + at).cast::<[i8; BLOCK]>();
         prefetch(out.wrapping_byte_add(what.apart));
-        if what.add {
-            sum = modulus.sum(&sum, &unsafe { out.read() });
+        if let Some(earlier) = what.earlier {
+            let earlier = earlier.of(tile).wrapping_add(at).cast::<[i8; BLOCK]>();
+            sum = modulus.sum(&sum, &unsafe { earlier.read() });
         }
         unsafe { out.write(sum) };
     }

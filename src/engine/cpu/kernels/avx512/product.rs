@@ -202,10 +202,17 @@ pub unsafe fn pass(pass: &Pass) {
                     let next_columns = pass.next_columns.wrapping_add(q * pass.panel + offset);
                     let mut next = share(next_columns, lines, (p, pass.down), CALLS * chunks);
                     tile(&unsigned, columns(q), chunks, (&of_columns[q], false), &mut sums, &mut next);
-                    let residues = pass.residues.add((q * pass.down + p) * pass.tile);
+                    let at = q * pass.down + p;
+                    let residues = pass.residues.add(at * pass.tile);
+                    let earlier = match pass.earlier {
+                        _ if first > 0 => residues.cast_const(),
+                        Some(earlier) => earlier.of(at),
+                        None => std::ptr::null(),
+                    };
                     for pair in 0..PAIRS {
                         let sums = sums.0.as_ptr().add(2 * PANEL * pair);
-                        reduction.columns(sums, pass.add || first > 0, residues.add(64 * pair));
+                        let earlier = if earlier.is_null() { earlier } else { earlier.add(64 * pair) };
+                        reduction.columns(sums, earlier, residues.add(64 * pair));
                     }
                 }
             }

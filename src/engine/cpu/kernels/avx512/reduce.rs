@@ -36,18 +36,19 @@ impl Reduction {
         }
     }
 
-    /// Two columns of a tile of sums: row pair `pair` of the transposed tile, 64 sums. Their residues go to `out`, 64 bytes,
-    /// or are added to what is there.
+    /// Two columns of a tile of sums: row pair `pair` of the transposed tile, 64 sums. Their residues are added to those in `earlier`,
+    /// unless it is null, and go to `out`, 64 bytes.
     ///
     /// # Safety
     ///
-    /// AVX-512 with VNNI; `sums` and `out` are aligned to 64 bytes.
+    /// AVX-512 with VNNI; the pointers are aligned to 64 bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub unsafe fn columns(&self, sums: *const i32, add: bool, out: *mut i8) {
+    pub unsafe fn columns(&self, sums: *const i32, earlier: *const i8, out: *mut i8) {
+        let add = !earlier.is_null();
         // SAFETY: by the contract of this function.
         unsafe {
-            let before = if add { _mm512_load_si512(out.cast()) } else { _mm512_setzero_si512() };
+            let before = if add { _mm512_load_si512(earlier.cast()) } else { _mm512_setzero_si512() };
             let r = if self.is_256 {
                 [0, 1, 2, 3].map(|q| self.low_byte(sums.add(16 * q), add, before, q))
             } else {
