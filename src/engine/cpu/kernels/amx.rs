@@ -205,10 +205,11 @@ unsafe fn pass(pass: &Pass) {
     let reduction = Reduction::new(pass.modulus, pass.factor);
     let mut sums = [const { Tile([0; TILE]) }; 2];
     let steps = pass.count / DEPTH;
+    let add = pass.earlier.is_some();
     // SAFETY: by the contract of the table, here and below.
     unsafe {
         configure();
-        // Where the residues of the tile before go, and what they are added to.
+        // What the residues of the tile before are added to, and where they go.
         let mut before: (*const i8, *mut i8) = (std::ptr::null(), std::ptr::null_mut());
         let mut current = 0;
         // The rows of the next pass come over all tiles, the next panel of columns over the tiles of this one.
@@ -224,19 +225,20 @@ unsafe fn pass(pass: &Pass) {
                 zero_sums();
                 let old = sums[current ^ 1].0.as_ptr();
                 let out = pass.residues.add(at * pass.tile);
-                let earlier = pass.earlier.map_or(std::ptr::null(), |earlier| earlier.of(at));
+                let earlier = pass.earlier.map_or(out.cast_const(), |earlier| earlier.of(at));
                 let mut step = |step: usize| {
                     let offset = step * CHUNK_BYTES;
                     multiply(rows.add(offset), columns.add(offset));
                     _mm_prefetch::<_MM_HINT_ET0>(out.wrapping_add(64 * step));
-                    _mm_prefetch::<_MM_HINT_T0>(earlier.wrapping_add(64 * step));
+                    if add {
+                        _mm_prefetch::<_MM_HINT_T0>(earlier.wrapping_add(64 * step));
+                    }
                     next_columns.step();
                     next_rows.step();
                 };
-                let earlier_of =
-                    |pair: usize| if before.0.is_null() { before.0 } else { before.0.add(64 * pair) };
                 let reduce = |pair: usize| {
-                    reduction.columns(old.add(2 * PANEL * pair), earlier_of(pair), before.1.add(64 * pair));
+                    let (earlier, out) = (before.0.wrapping_add(64 * pair), before.1.add(64 * pair));
+                    reduction.columns(old.add(2 * PANEL * pair), add, earlier, out);
                 };
                 if before.1.is_null() {
                     (0..steps).for_each(&mut step);
@@ -264,8 +266,8 @@ unsafe fn pass(pass: &Pass) {
         release();
         for pair in 0..PAIRS {
             let old = sums[current ^ 1].0.as_ptr();
-            let earlier = if before.0.is_null() { before.0 } else { before.0.add(64 * pair) };
-            reduction.columns(old.add(2 * PANEL * pair), earlier, before.1.add(64 * pair));
+            let (earlier, out) = (before.0.wrapping_add(64 * pair), before.1.add(64 * pair));
+            reduction.columns(old.add(2 * PANEL * pair), add, earlier, out);
         }
     }
 }

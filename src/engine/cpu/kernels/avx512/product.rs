@@ -204,15 +204,13 @@ pub unsafe fn pass(pass: &Pass) {
                     tile(&unsigned, columns(q), chunks, (&of_columns[q], false), &mut sums, &mut next);
                     let at = q * pass.down + p;
                     let residues = pass.residues.add(at * pass.tile);
-                    let earlier = match pass.earlier {
-                        _ if first > 0 => residues.cast_const(),
-                        Some(earlier) => earlier.of(at),
-                        None => std::ptr::null(),
+                    let (add, earlier) = match pass.earlier {
+                        Some(earlier) if first == 0 => (true, earlier.of(at)),
+                        _ => (first > 0, residues.cast_const()),
                     };
                     for pair in 0..PAIRS {
                         let sums = sums.0.as_ptr().add(2 * PANEL * pair);
-                        let earlier = if earlier.is_null() { earlier } else { earlier.add(64 * pair) };
-                        reduction.columns(sums, earlier, residues.add(64 * pair));
+                        reduction.columns(sums, add, earlier.add(64 * pair), residues.add(64 * pair));
                     }
                 }
             }

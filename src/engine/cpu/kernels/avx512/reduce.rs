@@ -36,16 +36,15 @@ impl Reduction {
         }
     }
 
-    /// Two columns of a tile of sums: row pair `pair` of the transposed tile, 64 sums. Their residues are added to those in `earlier`,
-    /// unless it is null, and go to `out`, 64 bytes.
+    /// Two columns of a tile of sums: row pair `pair` of the transposed tile, 64 sums. Their residues, added to those in `earlier`
+    /// if so wanted, go to `out`, 64 bytes.
     ///
     /// # Safety
     ///
     /// AVX-512 with VNNI; the pointers are aligned to 64 bytes.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub unsafe fn columns(&self, sums: *const i32, earlier: *const i8, out: *mut i8) {
-        let add = !earlier.is_null();
+    pub unsafe fn columns(&self, sums: *const i32, add: bool, earlier: *const i8, out: *mut i8) {
         // SAFETY: by the contract of this function.
         unsafe {
             let before = if add { _mm512_load_si512(earlier.cast()) } else { _mm512_setzero_si512() };
