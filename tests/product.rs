@@ -346,6 +346,36 @@ fn every_level_gives_the_same_bits_for_a_long_inner_dimension() {
     }
 }
 
+/// Data whose inner dimension is balanced, and lines that the native BLAS computes.
+#[test]
+fn every_level_gives_the_same_bits_for_changed_elements() {
+    let mut random = Random(29);
+    let (m, n, k) = (70, 97, 193);
+    let mut operand = |lines: usize, sign: i32| -> Vec<f64> {
+        let power = |at: usize| sign * ((at % k) * (at % k) % 7) as i32 * 10;
+        (0..lines * k).map(|at| random.uniform() * 2f64.powi(power(at))).collect()
+    };
+    let (a, b) = (operand(m, 1), operand(n, -1));
+    let mut p = Problem { m, n, k, alpha: 1.5, beta: -0.5, a, b, c: vec![3.0; m * n] };
+    for out in [false, true] {
+        if out {
+            p.a[40 * k + 150] = f64::NAN;
+            p.b[80 * k + 20] = f64::INFINITY;
+        }
+        for engine in engines() {
+            let run = |most| p.run(&engine, &Settings { strassen: levels(most), ..DEFAULTS }, PLAIN);
+            let (_, want) = run(0);
+            for most in [1, 2] {
+                let (outcome, c) = run(most);
+                let Outcome::Done(report) = outcome else { panic!("{outcome:?}") };
+                assert_eq!((report.strassen, report.way), (most, Way::Balanced));
+                assert_eq!(report.out.count(), 2 * usize::from(out));
+                assert_same_bits(&c, &want, &format!("levels {most}, out {out}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn c_is_not_read_when_beta_is_zero() {
     let mut random = Random(17);
