@@ -129,6 +129,7 @@ unsafe fn emulate_clean(
 pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
     if let Some(expected) = declined.expected {
         fpenv::in_clean_environment(|| {
+            experience::ended();
             experience::native(&shape(call), nanoseconds as f64 * 1e-9, expected);
         });
     }
@@ -137,6 +138,7 @@ pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
 /// Tells the time model what an emulation took.
 fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     experience::accepted();
+    experience::ended();
     // What took longer for the sake of its memory says nothing about the next call.
     if cost::learns(emulated.engine) && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
@@ -147,7 +149,8 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
             machine.threads,
             machine.tops,
         );
-        if experience::emulated(shape, *engine, *nanoseconds as f64 * 1e-9, expected) {
+        let cold = if machine.rested { cost::cold_seconds(shape, *engine) } else { 0.0 };
+        if experience::emulated(shape, *engine, *nanoseconds as f64 * 1e-9, expected + cold) {
             probe::doubt();
         }
     }
@@ -293,6 +296,7 @@ unsafe fn decide<'a>(
     if options.min_size == MinSize::Auto {
         machine.learned = experience::learned(shape);
         machine.tops = probe::last();
+        machine.rested = experience::rested();
         machine.pause = experience::pause();
     }
     let mut route = route::decide(shape, &machine, options);

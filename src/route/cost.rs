@@ -25,6 +25,11 @@ const NATIVE_HALF: f64 = 16.0;
 /// TOPS of the probe that belong to `product_rate` of the AMX engine.
 const USUAL_TOPS: f64 = 5.0;
 
+/// What an emulation on the CPU takes longer if the caches are cold: so much for each input, of the first so many. It is not shared
+/// by threads, as they share the memory (docs/measured/amx.md).
+const COLD_INPUT: f64 = 2.5e-9;
+const COLD_INPUTS: f64 = 1.5e6;
+
 /// The native rate that is guessed for this machine.
 pub fn native_rate() -> f64 {
     #[cfg(target_arch = "x86_64")]
@@ -224,6 +229,13 @@ pub fn emulated_seconds(
     costs.fixed + team + (products + around) / share
 }
 
+/// Seconds that an emulation takes longer after a rest. The native BLAS reads its operands often for a byte of theirs that is packed,
+/// and hardly notices.
+pub fn cold_seconds(call: &Shape, engine: usize) -> f64 {
+    let inputs = (call.m as f64 + call.n as f64) * call.k as f64;
+    if engine == engine::CUDA { 0.0 } else { COLD_INPUT * inputs.min(COLD_INPUTS) }
+}
+
 /// What becomes of a call on an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Forecast {
@@ -255,7 +267,8 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
     let (natively, emulating) = learned(engine, machine);
     let native = MARGIN * natively * native_seconds(call, machine.threads, machine.native_rate);
     let with = (moduli, expected_levels(call, engine, machine));
-    let emulated = |tops| emulating * emulated_seconds(call, engine, with, machine.threads, tops);
+    let cold = if machine.rested { cold_seconds(call, engine) } else { 0.0 };
+    let emulated = |tops| emulating * (emulated_seconds(call, engine, with, machine.threads, tops) + cold);
     let seconds = emulated(machine.tops);
     if seconds < native {
         Forecast::Gain(seconds)
@@ -364,6 +377,22 @@ mod tests {
         machine.learned.native = 100.0;
         machine.learned.emulated = Default::default();
         assert!(!gains(call, EngineChoice::Portable, &machine));
+    }
+
+    #[test]
+    fn after_a_rest_smaller_calls_gain_nothing() {
+        let mut machine = machine(2, NATIVE_RATE_AVX512);
+        let mut gains = |n, rested| {
+            machine.rested = rested;
+            gains(shape(n, n, n), EngineChoice::Amx, &machine)
+        };
+        let from =
+            |gains: &mut dyn FnMut(usize) -> bool| (1..128).map(|i| 32 * i).find(|&n| gains(n)).unwrap();
+        let (warm, cold) = (from(&mut |n| gains(n, false)), from(&mut |n| gains(n, true)));
+        assert!(warm + 64 <= cold && cold < 2048, "{warm}, {cold}");
+        assert_eq!(cold_seconds(&shape(999, 999, 999), engine::CUDA), 0.0);
+        let seconds = |n| cold_seconds(&shape(n, n, n), engine::AMX);
+        assert!(seconds(100) < seconds(500) && seconds(5000) == seconds(9000));
     }
 
     /// A level pays where the products outweigh what is done for it; auto takes none before that was measured.

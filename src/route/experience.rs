@@ -4,7 +4,9 @@
 //! locked in the child of a fork, and the child goes on with what its parent knew. Computes with doubles, so it runs in the clean
 //! floating-point environment.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{Learned, Reason, Shape};
 use crate::engine::NAMES;
@@ -139,6 +141,41 @@ pub fn native(call: &Shape, seconds: f64, forecast: f64) {
     class.emulated.iter().for_each(Factor::drift);
 }
 
+/// After so long without a call the caches hold nothing of it: on a shared machine they are half empty after 20 milliseconds, and
+/// empty after 80.
+const REST: Duration = Duration::from_millis(30);
+
+/// When the last call ended.
+struct Ended(AtomicU64);
+
+impl Ended {
+    fn now() -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+
+    fn set(&self, now: u64) {
+        self.0.store(now.max(1), Ordering::Relaxed);
+    }
+
+    fn is_long_ago(&self, now: u64) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        last == 0 || now.saturating_sub(last) > REST.as_nanos() as u64
+    }
+}
+
+static ENDED: Ended = Ended(AtomicU64::new(0));
+
+/// A call that is not small ended.
+pub fn ended() {
+    ENDED.set(Ended::now());
+}
+
+/// Nothing of the last call is in the caches any more.
+pub fn rested() -> bool {
+    ENDED.is_long_ago(Ended::now())
+}
+
 /// After so many calls in a row that had been read in vain, as their data could not be emulated, some are not tried: first one,
 /// and twice as many after each further one, up to 2^MOST_DOUBLINGS.
 const PATIENCE: u32 = 3;
@@ -231,6 +268,18 @@ mod tests {
             factor.drift();
         }
         assert!((factor.get() - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_rest_begins_a_while_after_the_last_call() {
+        let ended = Ended(AtomicU64::new(0));
+        let rest = REST.as_nanos() as u64;
+        assert!(ended.is_long_ago(5), "no call yet");
+        ended.set(0);
+        assert!(!ended.is_long_ago(rest) && ended.is_long_ago(rest + 2));
+        ended.set(7 * rest);
+        assert!(!ended.is_long_ago(8 * rest) && ended.is_long_ago(8 * rest + 1));
+        assert!(!ended.is_long_ago(0), "another thread's time");
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub struct Machine<'a> {
     pub moduli: usize,
     /// What the probe of the tile unit read last, in TOPS.
     pub tops: Option<f64>,
+    /// There was no call for a while: nothing is in the caches.
+    pub rested: bool,
     /// Levels of Strassen's form that the user wants.
     pub strassen: Option<usize>,
     /// The last calls were read in vain for this Reason, so that this one is not to be tried.
@@ -149,7 +151,8 @@ impl<'a> Machine<'a> {
     pub fn new(engines: &'a [usize], threads: usize) -> Self {
         let native_rate = cost::native_rate();
         let (learned, moduli) = (Learned::default(), cost::TYPICAL_MODULI);
-        Self { engines, threads, native_rate, learned, moduli, tops: None, strassen: None, pause: None }
+        let (rested, pause) = (false, None);
+        Self { engines, threads, native_rate, learned, moduli, tops: None, rested, strassen: None, pause }
     }
 }
 

@@ -240,7 +240,7 @@ struct Residues {
 
 impl Residues {
     /// From piece `number` on.
-    fn from_piece(self, number: usize) -> Self {
+    fn at_piece(self, number: usize) -> Self {
         Self { start: self.start.wrapping_add(number * self.piece), ..self }
     }
 
@@ -289,7 +289,7 @@ impl Walk<'_> {
             tile: TILE,
         };
         let (x, y, scratch) = (block(0), block(1), block(2).start);
-        let quadrant = |of: Residues, q: usize| of.from_piece(q * pieces);
+        let quadrant = |of: Residues, q: usize| of.at_piece(q * pieces);
         let take = |y: Option<Residues>, q: usize| {
             let earlier = earlier.map(|earlier| quadrant(earlier, q));
             // SAFETY: by the contract of this function.
@@ -343,7 +343,7 @@ impl Walk<'_> {
         earlier: Option<Residues>,
     ) {
         for piece in 0..pieces {
-            let of = |block: Residues| block.from_piece(piece);
+            let of = |block: Residues| block.at_piece(piece);
             let sum = Sum {
                 modulus: self.modulus,
                 tiles: self.size.0 * self.size.1,
