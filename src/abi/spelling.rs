@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::engine::process::hold_cancellation;
+use crate::engine::process::{self, hold_cancellation};
 use crate::native::find::{self, Symbol};
 use crate::native::integers::{self, Integers};
 use crate::observe::log::{self, Kind, Level};
@@ -73,7 +73,11 @@ impl Spelling {
             Integer::Lp64 => Some(Integers::Narrow),
             Integer::Ilp64 => Some(Integers::Wide),
         };
-        let Some(native) = native else { return asked.or(Some(Integers::Narrow)) };
+        // At the end of the process a BLAS may have been shut down, and OpenBLAS crashes if it is asked then. Narrow integers read the
+        // right numbers from wide ones too, as long as these are below 2^31.
+        let Some(native) = native.filter(|_| !process::ending()) else {
+            return asked.or(Some(Integers::Narrow));
+        };
         let cblas = self.native.name().to_bytes().starts_with(b"cblas_");
         // SAFETY: the function is of a BLAS.
         let found = unsafe { integers::of(native, cblas) };

@@ -7,6 +7,8 @@
 //! And threads that the program cancels (`pthread_cancel`): the system would unwind them out of the first call that waits, and with
 //! them the code of this library, which ends the process. So whoever of us may wait, read or write holds that back as well
 //! ([`hold_cancellation`]).
+//!
+//! And the end, which other threads may be multiplying at: what is loaded then is no longer as it was ([`ending`]).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -127,6 +129,38 @@ pub fn watch_forks() {
         // SAFETY: the handlers are functions of this library, which is never unloaded (nodelete).
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
+}
+
+/// Set when the process begins to end.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The exit handler has been registered.
+static WATCHING_END: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn end() {
+    ENDING.store(true, Ordering::Release);
+}
+
+/// The destructor of this library, for a process whose first call comes when its exit handlers have run. Where the library is preloaded
+/// or linked it runs before those of the other libraries.
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".fini_array"))]
+static DESTRUCTOR: extern "C" fn() = end;
+
+/// The process ends (`exit`, return from main): destructors of loaded objects have run or will soon. Whoever is about to open one asks
+/// this first: glibc runs the initialisers of an object again that is opened once more after its destructors, and of all that it
+/// depends on. The exit waits for nobody: it may have been called by a thread that is itself in the loader.
+pub fn ending() -> bool {
+    if !WATCHING_END.load(Ordering::Acquire) {
+        // A lock of the C library that would stay locked in the child for ever.
+        let _no_forks = hold_forks();
+        if !WATCHING_END.load(Ordering::Acquire) {
+            // SAFETY: the handler is a function of this library, which is never unloaded (nodelete).
+            unsafe { libc::atexit(end) };
+            WATCHING_END.store(true, Ordering::Release);
+        }
+    }
+    ENDING.load(Ordering::Acquire)
 }
 
 #[cfg(test)]

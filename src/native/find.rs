@@ -12,7 +12,8 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::linked;
-use crate::engine::process::hold_forks;
+use super::objects::{self, Object};
+use crate::engine::process::{self, hold_forks};
 use crate::observe::log::{self, Kind, Level};
 use crate::options::{self, Integer, NativeChoice};
 
@@ -116,50 +117,36 @@ fn own_object() -> Option<(usize, CString)> {
     object_of(own_object as fn() -> Option<(usize, CString)> as *const c_void)
 }
 
-/// The address lies in this library, in a link of its file, or in a copy: two copies in one process would take each other for
-/// the native BLAS.
+/// The address lies in this library or in a copy of it: two copies in one process would take each other for the native BLAS.
 fn is_ours(address: NonNull<c_void>) -> bool {
-    let (Some((own, own_file)), Some((base, file))) = (own_object(), object_of(address.as_ptr())) else {
-        return false;
-    };
-    own == base || same_file(&own_file, &file) || defines(&file, c"oz2_version")
+    let own = own_object as fn() -> Option<(usize, CString)> as *const c_void;
+    objects::at(address.as_ptr(), |object| object.contains(own) || object.defines(c"oz2_version"))
+        .unwrap_or(false)
 }
 
-/// A loaded object itself, and not something that it depends on, has the function.
-fn defines(file: &CStr, name: &CStr) -> bool {
-    with_loaded(file, |handle| {
-        // SAFETY: the handle is open.
-        let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        !address.is_null() && object_of(address).is_some_and(|(_, provider)| same_file(&provider, file))
-    })
-    .unwrap_or(false)
-}
-
-/// What `f` says with a handle of a loaded object; None if it is not loaded.
-fn with_loaded<T>(file: &CStr, f: impl FnOnce(*mut c_void) -> T) -> Option<T> {
-    // SAFETY: a valid name; NOLOAD opens only what is loaded, and runs no initialiser.
-    let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
+/// A handle of a library that is loaded already. None while the process ends.
+fn handle_of(file: &CStr) -> Option<*mut c_void> {
+    if process::ending() {
         return None;
     }
-    let result = f(handle);
-    // SAFETY: undoes the dlopen above.
-    unsafe { libc::dlclose(handle) };
-    Some(result)
+    // SAFETY: a valid name; NOLOAD opens only what is loaded, and runs no initialiser unless the process ends.
+    let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    (!handle.is_null()).then_some(handle)
 }
 
-/// A library that switches between BLAS libraries (FlexiBLAS, libblastrampoline) and that may have loaded this one as such.
-fn is_switch(file: &CStr) -> bool {
-    defines(file, c"flexiblas_switch") || defines(file, c"lbt_forward")
-}
-
-/// The function is of a switch that has loaded this library: calling it would lead here again.
+/// The function is of a library that switches between BLAS libraries (FlexiBLAS, libblastrampoline) and has loaded this one as such:
+/// calling it would lead here again.
 fn comes_back(address: NonNull<c_void>) -> bool {
-    object_of(address.as_ptr()).is_some_and(|(_, file)| is_switch(&file)) && !is_in_front()
+    let is_switch = |object: &Object| object.defines(c"flexiblas_switch") || object.defines(c"lbt_forward");
+    objects::at(address.as_ptr(), is_switch).unwrap_or(false) && !is_in_front()
 }
 
-/// This library was preloaded or is linked to the program, rather than loaded by somebody for its own use.
+/// This library was preloaded or is linked to the program, rather than loaded by somebody for its own use. While the process ends
+/// nobody can tell, and it is taken for not so.
 fn is_in_front() -> bool {
+    if process::ending() {
+        return false;
+    }
     // SAFETY: null means the program with all that is global. RTLD_DEFAULT would say what this library itself sees.
     unsafe {
         let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
@@ -187,44 +174,17 @@ fn in_handle(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) }).filter(|&address| !is_ours(address))
 }
 
-/// The file names of all loaded objects.
-fn loaded_objects() -> Vec<CString> {
-    unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid record; `out` is the vector that is given below.
-        let (name, out) = unsafe { ((*info).dlpi_name, &mut *out.cast::<Vec<CString>>()) };
-        if !name.is_null() {
-            // SAFETY: a C string that lives during the callback.
-            out.push(unsafe { CStr::from_ptr(name) }.to_owned());
-        }
-        0
-    }
-    let mut names: Vec<CString> = Vec::new();
-    // SAFETY: the callback gets the vector that it expects. It loads nothing: the loader's lock is held meanwhile.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut names).cast()) };
-    names
-}
-
-/// The file names of all loaded objects, as text.
-pub fn loaded_files() -> Vec<String> {
-    loaded_objects().iter().map(|file| file.to_string_lossy().into_owned()).collect()
-}
-
-/// The function as a loaded object itself defines it, not as it imports it. Not that of a switch which loaded this library to have
+/// The function as a loaded library itself defines it, not as it imports it. Not that of a switch which loaded this library to have
 /// a BLAS: it would come back here.
-fn in_loaded_objects(name: &CStr) -> Option<NonNull<c_void>> {
-    let in_front = is_in_front();
-    loaded_objects().iter().filter(|file| !file.is_empty()).find_map(|file| {
-        // SAFETY: a valid name; NOLOAD opens only what is loaded, and runs no initialiser.
-        let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if handle.is_null() {
-            return None;
+fn in_loaded_libraries(name: &CStr) -> Option<NonNull<c_void>> {
+    objects::libraries_with(name).into_iter().find_map(|(file, address)| {
+        if process::ending() {
+            return address.filter(|&address| !is_ours(address) && !comes_back(address));
         }
-        let found = in_handle(handle, name).filter(|address| {
-            object_of(address.as_ptr()).is_some_and(|(_, provider)| same_file(&provider, file))
-                && (in_front || !is_switch(file))
-        });
+        let handle = handle_of(&file)?;
+        let found = in_handle(handle, name).filter(|&address| !comes_back(address));
         if found.is_none() {
-            // SAFETY: undoes the dlopen above. A provider stays open: its function must not go away.
+            // SAFETY: undoes the dlopen of `handle_of`. A provider stays open: its function must not go away.
             unsafe { libc::dlclose(handle) };
         }
         found
@@ -235,6 +195,9 @@ fn in_loaded_objects(name: &CStr) -> Option<NonNull<c_void>> {
 fn open(file: &CStr) -> Result<*mut c_void, String> {
     if own_object().is_some_and(|(_, own)| same_file(&own, file)) {
         return Err("it is this library itself".to_owned());
+    }
+    if process::ending() {
+        return Err("the process ends".to_owned());
     }
     // SAFETY: a valid name. Initialisers of a BLAS run, as they would have if the program had loaded it.
     let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
@@ -302,7 +265,7 @@ fn in_native_blas(name: &CStr) -> Option<NonNull<c_void>> {
     let in_usual = |file: &&CStr| open(file).ok().and_then(|handle| in_handle(handle, name));
     linked::function(name)
         .or_else(|| in_handle(libc::RTLD_NEXT, name))
-        .or_else(|| in_loaded_objects(name))
+        .or_else(|| in_loaded_libraries(name))
         .or_else(|| usual_names(name).iter().find_map(in_usual))
 }
 
@@ -311,7 +274,7 @@ fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
     in_handle(libc::RTLD_DEFAULT, name)
         .filter(|&address| !comes_back(address))
         .or_else(|| in_handle(libc::RTLD_NEXT, name))
-        .or_else(|| in_loaded_objects(name))
+        .or_else(|| in_loaded_libraries(name))
 }
 
 /// A function that the program may override, found anew at each use.
@@ -323,8 +286,15 @@ pub fn overridable(names: &[&CStr]) -> Option<NonNull<c_void>> {
 /// A function of the same library as another one: of the object that this one is in, or of what that object depends on.
 pub fn beside(address: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
     let _no_forks = hold_forks();
-    let (_, file) = object_of(address.as_ptr())?;
-    with_loaded(&file, |handle| in_handle(handle, name))?
+    let in_object = objects::at(address.as_ptr(), |object| object.function(name)).flatten();
+    in_object.filter(|&found| !is_ours(found)).or_else(|| {
+        let (_, file) = object_of(address.as_ptr())?;
+        let handle = handle_of(&file)?;
+        let found = in_handle(handle, name);
+        // SAFETY: undoes the dlopen of `handle_of`.
+        unsafe { libc::dlclose(handle) };
+        found
+    })
 }
 
 /// The file that provides an address, for `oz2run --doctor` and the log.

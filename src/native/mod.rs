@@ -7,3 +7,4 @@ pub mod embedded;
 pub mod find;
 pub mod integers;
 mod linked;
+pub mod objects;

@@ -56,11 +56,35 @@ def test_open_and_close_a_hundred_times(build):
 
 
 @pytest.mark.parametrize("how", ["exit", "_exit", "return", "signal"])
-def test_end_during_calls(build, blas, how, request):
+def test_end_during_calls(build, blas, how):
     """Fifty times each, 0 to 12 ms after the start; a child that hangs is ended by its alarm, with another status."""
-    if blas == "openblas" and how in ("exit", "return"):
-        request.applymarker(pytest.mark.xfail(reason="README, known issues: libgfortran at the end of a process"))
     good(preloaded([build("ending.c"), how, 50], blas=blas, OZ2_NUM_THREADS="3"))
+
+
+def test_first_call_while_libgfortran_ends(build, blas):
+    """Its destructor waits meanwhile. If its initialisers ran again now, it would end the process with `Duplicate key found`."""
+    line = build("line.f90", "-shared", "-fPIC", libraries=())
+    good(preloaded([build("held.c", libraries=(line, BLAS["reference"]))], blas=blas, OZ2_NUM_THREADS="3"))
+
+
+@pytest.mark.parametrize("where", ["linked", "loaded", "nowhere"])
+def test_first_call_in_a_destructor(build, blas, where, tmp_path):
+    """The last destructor of all makes it. glibc tells what it opens and initialises: at that time this can crash, and is nothing.
+
+    The reference BLAS, which has no destructors itself, still serves, though OpenBLAS could not.
+    """
+    native = blas == "reference"
+    # The BLAS is needed by the program although that calls nothing of it.
+    linked = ("-Wl,--no-as-needed", BLAS["reference"]) if where == "linked" else ()
+    late = build("late.c", "-DLIBRARY", *(["-DNATIVE"] if native else []), "-shared", "-fPIC", libraries=())
+    command = [build("late.c", libraries=linked), *([BLAS[blas]] if where == "loaded" else []), late]
+    result = preloaded(command, blas=blas, OZ2_NUM_THREADS="3", OZ2_LOG="debug", LD_DEBUG="files", LD_DEBUG_OUTPUT=tmp_path / "log")
+    assert result.out == "good\n" and result.total("emulated") == 1 and not re.search("warning|error", result.err), str(result)
+    provider = LIB if where == "nowhere" else BLAS[blas]
+    assert re.findall(r'forwarded name=ddot_ provider="(.*)"', result.err) == ([str(provider)] if native else []), str(result)
+    before, after = (tmp_path / ("log.%d" % result.pid)).read_text().split("calling fini: ", 1)
+    assert (str(BLAS[blas]) in before) == (where != "nowhere"), before
+    assert "%s [0]" % late in after and not re.search("calling init|opening file", after), after
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

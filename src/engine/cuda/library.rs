@@ -9,7 +9,8 @@ use cudarc::driver::sys::{
     CUgraphNode, CUmodule, CUstream,
 };
 
-use crate::native::find;
+use crate::engine::process;
+use crate::native::objects;
 use crate::options;
 
 /// A status that is not success.
@@ -151,8 +152,11 @@ pub struct Libraries {
     pub cublas: Cublas,
 }
 
-/// An open library by name, already loaded (`only_loaded`) or loaded now; it stays open.
+/// An open library by name, already loaded (`only_loaded`) or loaded now; it stays open. None while the process ends.
 fn open(file: &str, only_loaded: bool) -> Option<*mut c_void> {
+    if process::ending() {
+        return None;
+    }
     let name = CString::new(file).ok()?;
     let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL | if only_loaded { libc::RTLD_NOLOAD } else { 0 };
     // SAFETY: a valid name.
@@ -163,7 +167,7 @@ fn open(file: &str, only_loaded: bool) -> Option<*mut c_void> {
 /// Folders of Python packages that hold CUDA libraries, beside the packages that the program has loaded.
 fn python_folders() -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
-    for file in find::loaded_files() {
+    for file in objects::files() {
         let marks = ["/site-packages/", "/dist-packages/"];
         let Some((at, mark)) = marks.iter().find_map(|mark| file.find(mark).map(|at| (at, mark))) else {
             continue;
