@@ -52,6 +52,7 @@ def draw_process(seed, process, engines, natives):
         "CHECK": choose(rng, {"off": 3, "on": 1}),
         # The other modes promise nothing, and OZ2_VERIFY finds that.
         "VERIFY": choose(rng, {"off": 6, "1": 1, "5": 1}) if mode == "auto" else "off",
+        "STRASSEN": choose(rng, {"auto": 3, "1": 1, "2": 1}),
         # Warnings about a tiny workspace are wanted there, and tested elsewhere.
         "LOG": "error",
     }
