@@ -31,13 +31,13 @@ fn is_fused() -> bool {
     std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
 }
 
-/// With a level of Strassen's form in it?
-fn is_strassen() -> bool {
-    std::env::var_os("OZ2_STRASSEN").is_some_and(|value| value == "1")
+/// With how many levels of Strassen's form in it?
+fn levels() -> usize {
+    std::env::var("OZ2_STRASSEN").map_or(0, |value| value.parse().unwrap())
 }
 
 fn defaults() -> Settings {
-    Settings { strassen: Levels { most: is_strassen().into(), least: 0 }, ..common::DEFAULTS }
+    Settings { strassen: Levels { most: levels(), least: 0 }, ..common::DEFAULTS }
 }
 
 /// How often a fused kernel was launched since the faults were set.
@@ -423,7 +423,8 @@ fn graphs() {
     // What fails in a kernel of a graph is heard of, and the device is left alone.
     start_anew();
     right(&small, &defaults(), "before the fault");
-    let reconstruct = if is_strassen() { "oz2_reconstruct_strassen" } else { "oz2_reconstruct" };
+    let reconstruct =
+        ["oz2_reconstruct", "oz2_reconstruct_strassen_1", "oz2_reconstruct_strassen_2"][levels()];
     set_faults(&format!("launch:{reconstruct}=700!"));
     let (outcome, c) = small.run_with(&CUDA, &defaults(), PLAIN);
     assert_eq!(outcome, Outcome::Declined(Reason::EngineFault));
@@ -461,12 +462,11 @@ fn three_launches() {
                 (if name.starts_with("product") { "product".to_owned() } else { name }, count)
             })
             .collect();
-        let names = if is_strassen() {
-            ["product", "reconstruct_strassen", "residues_strassen"]
-        } else if is_fused() {
-            ["product", "reconstruct", "residues"]
-        } else {
-            ["reconstruct", "reduce", "residues"]
+        let names = match (is_fused(), levels()) {
+            (false, _) => ["reconstruct", "reduce", "residues"],
+            (true, 0) => ["product", "reconstruct", "residues"],
+            (true, 1) => ["product", "reconstruct_strassen_1", "residues_strassen_1"],
+            (true, _) => ["product", "reconstruct_strassen_2", "residues_strassen_2"],
         };
         assert_eq!(after, names.map(|name| (name.to_owned(), 1)), "{mode:?}");
         let products = counts().iter().find(|(name, _)| name == "launch:gemm").map_or(0, |x| x.1);
@@ -516,7 +516,7 @@ fn wrong_bits() {
             set_faults(&format!("{kind}@{at}+=3"));
             let (_, c) = p.run_with(&CUDA, &unchecked, PLAIN);
             // (With Strassen's form and another N it may be a bit of the padding.)
-            assert!(is_strassen() || c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
+            assert!(levels() > 0 || c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
         }
         start_anew();
         set_faults(&format!("{kind}@{at}+=3"));
@@ -536,7 +536,7 @@ fn wrong_bits() {
     }
     println!("wrong bits: {repaired} repaired, {silent} without effect");
     // Planes of half the size have more padding.
-    let least = if is_strassen() { (10, 8) } else { (15, 25) };
+    let least = [(15, 25), (10, 8), (10, 8)][levels()];
     assert!(repaired > least.0 && stays > least.1, "{repaired} {silent} {stays}");
     start_anew();
 }

@@ -1,6 +1,6 @@
 //! Which product a device computes with. The one in use is cuBLAS with a separate reduction. The other, with the reduction inside
 //! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
-//! It can have a level of Strassen's form (docs/gpu.md).
+//! It can have levels of Strassen's form (docs/gpu.md).
 //! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
 
 use std::ffi::{CStr, c_int, c_uint};
@@ -12,6 +12,7 @@ use super::device::{Device, Region, load_module};
 use super::launch::{Launch, Parameter};
 use super::library::Fault;
 use crate::ozaki::moduli::{MODULI, canonical};
+use crate::ozaki::strassen::{MOST_LEVELS, PRODUCTS};
 
 /// A kernel of the fused product. Its tiles have 128 columns.
 struct Variant {
@@ -67,7 +68,7 @@ pub struct Fused {
     family: &'static Family,
     functions: Vec<CUfunction>,
     multiprocessors: usize,
-    /// On the device, the number of the modulus of every plane: without Strassen's form, then with it.
+    /// On the device, the number of the modulus of every plane: without Strassen's form, then with one level of it, then with two.
     modulus_of: CUdeviceptr,
 }
 
@@ -156,16 +157,16 @@ impl Device {
                 };
             }
         }
-        let of_plane = |plane: usize| match plane.checked_sub(MODULI.len()) {
-            None => plane,
-            Some(plane) => plane / Layout::STRASSEN.planes(1),
+        let of_planes = |levels| {
+            let products = PRODUCTS.pow(levels);
+            (0..products * MODULI.len()).map(move |plane| (plane / products) as c_int)
         };
-        let numbers: [c_int; 8 * MODULI.len()] = std::array::from_fn(|plane| of_plane(plane) as c_int);
-        let mut modulus_of = 0;
+        let numbers: Vec<c_int> = (0..=MOST_LEVELS as u32).flat_map(of_planes).collect();
+        let (bytes, mut modulus_of) = (size_of_val(numbers.as_slice()), 0);
         // SAFETY: the first call writes the address; the second has room for what it copies.
         unsafe {
-            driver.cuMemAlloc_v2(&raw mut modulus_of, size_of_val(&numbers))?;
-            driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), size_of_val(&numbers))?;
+            driver.cuMemAlloc_v2(&raw mut modulus_of, bytes)?;
+            driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), bytes)?;
         }
         let multiprocessors = self.multiprocessors()?;
         self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
@@ -175,13 +176,12 @@ impl Device {
         Ok(Some(family.file))
     }
 
-    /// What this device's product wants of its planes, with so many levels of Strassen's form or as many as it has; a later choice is
-    /// for where memory does not suffice for the ones before.
+    /// What this device's product wants of its planes, with so many levels of Strassen's form if it has them; a later choice is for
+    /// where memory does not suffice for the ones before.
     pub fn layouts(&self, levels: usize) -> &'static [Layout] {
         match (&self.fused, levels) {
             (None, _) => &[Layout::CUBLAS],
-            (Some(_), 0) => &[Layout::FUSED],
-            (Some(_), _) => &[Layout::STRASSEN, Layout::FUSED],
+            (Some(_), levels) => &Layout::FUSED[MOST_LEVELS - levels..],
         }
     }
 
@@ -196,8 +196,9 @@ impl Device {
     ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
         let planes = layout.planes(moduli);
-        let first = if layout.strassen { MODULI.len() * size_of::<c_int>() } else { 0 };
-        let modulus_of = fused.modulus_of + first as u64;
+        // Behind the planes of fewer levels.
+        let first: usize = (0..layout.levels as u32).map(|level| PRODUCTS.pow(level) * MODULI.len()).sum();
+        let modulus_of = fused.modulus_of + (first * size_of::<c_int>()) as u64;
         let rounds = |variant: &Variant| {
             variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
         };
