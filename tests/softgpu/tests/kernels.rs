@@ -946,7 +946,104 @@ fn operands_of_strassen(is_a: bool, x: &[Vec<i64>]) -> Vec<i64> {
     all.iter().flat_map(|x| operands_of_strassen(is_a, x)).collect()
 }
 
-/// The operands of all products of both matrices, with one level and with two, cut anywhere from the middle on.
+/// Both operands for the kernel of some levels, and what it is to make of them.
+struct OperandsOfStrassen<'a> {
+    levels: usize,
+    moduli: usize,
+    operands: &'a [Residues; 2],
+    permuted: bool,
+    padded: [usize; 2],
+    pitch: usize,
+    want: [Vec<i8>; 2],
+}
+
+impl<'a> OperandsOfStrassen<'a> {
+    /// `which`: 3 leaves out A, 4 leaves out B. The operands are cut anywhere from their middle on.
+    fn new(levels: usize, moduli: usize, which: usize, operands: &'a [Residues; 2]) -> Self {
+        let (side, permuted) = (1 << levels, moduli % 2 == 0);
+        let length = operands[0].length;
+        let pitch = length.div_ceil(side).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
+        let padded = [0, 1].map(|o| {
+            let multiple = if permuted && o == 0 { 64 } else { 8 };
+            let present = which != 3 + o;
+            if present { operands[o].lines.div_ceil(side).next_multiple_of(multiple) } else { 0 }
+        });
+        let planes = 7usize.pow(levels as u32) * moduli;
+        let want = [0, 1].map(|o| {
+            let Residues { lines, scaled, .. } = &operands[o];
+            let residue = |l: usize, i: usize, h: usize| {
+                if i < *lines && h < length { reference::residue(&scaled[i][h], l).into() } else { 0 }
+            };
+            let mut want = vec![0; planes * padded[o] * pitch];
+            for at in 0..moduli * padded[o] * pitch {
+                let (l, place, h) = (at / (padded[o] * pitch), at / pitch % padded[o], at % pitch);
+                let i = if permuted && o == 0 { line_at(place) } else { place };
+                let of_line = |r: usize| (0..side).map(move |s| (i + r * padded[o], h + s * pitch));
+                let parts: Vec<Vec<i64>> =
+                    (0..side).map(|r| of_line(r).map(|(i, h)| residue(l, i, h)).collect()).collect();
+                for (c, x) in operands_of_strassen(o == 0, &parts).into_iter().enumerate() {
+                    let plane = l * planes / moduli + c;
+                    want[(plane * padded[o] + place) * pitch + h] = canonical(x, l) as i8;
+                }
+            }
+            want
+        });
+        Self { levels, moduli, operands, permuted, padded, pitch, want }
+    }
+
+    fn check(&self, gpu: &Gpu) {
+        let Self { levels, operands, padded, .. } = self;
+        let (kernel, tile, depth, threads) = match levels {
+            1 => (c"oz2_residues_strassen_1", 8, 128, 256),
+            _ => (c"oz2_residues_strassen_2", 4, 64, 128),
+        };
+        let x = operands.each_ref().map(|o| {
+            let (along, extra, offset) = o.stored;
+            Stored::new(&o.values, along, extra, offset).on(gpu)
+        });
+        let out = self.want.each_ref().map(|want| gpu.buffer(&vec![0x55i8; want.len() + 12]));
+        let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
+        let [width, along] = gpu.tiles(1, 1, self.pitch, depth);
+        launch!(
+            gpu,
+            kernel,
+            [width * (padded[0].div_ceil(tile) + padded[1].div_ceil(tile)), along];
+            threads,
+            x[0].at,
+            x[0].line_stride,
+            x[0].element_stride,
+            operands[0].lines as i32,
+            padded[0] as i32,
+            scales[0],
+            out[0],
+            x[1].at,
+            x[1].line_stride,
+            x[1].element_stride,
+            operands[1].lines as i32,
+            padded[1] as i32,
+            scales[1],
+            out[1],
+            operands[0].length as i32,
+            self.moduli as i32,
+            self.pitch as i64,
+            i32::from(self.permuted),
+        );
+        for (o, want) in self.want.iter().enumerate() {
+            let got = out[o].read();
+            let (got, behind) = got.split_at(want.len());
+            assert!(behind.iter().all(|&x| x == 0x55));
+            if let Some(at) = (0..want.len()).find(|&at| got[at] != want[at]) {
+                let (plane, place) = (at / (padded[o] * self.pitch), at / self.pitch % padded[o]);
+                let (h, got, want) = (at % self.pitch, got[at], want[at]);
+                panic!(
+                    "{levels} levels operand {o} plane {plane} place {place} element {h}: {got}, not {want}"
+                );
+            }
+        }
+    }
+}
+
+/// The operands of all products of both matrices, with one level and with two.
 #[test]
 fn residues_of_strassen() {
     let mut random = Random(16);
@@ -958,88 +1055,13 @@ fn residues_of_strassen() {
         let b = Residues::draw(&mut random, (others, length), (other_along, other_extra, other_offset));
         data.push((2 + number % 19, number % 5, [a, b]));
     }
-    on_the_device(|gpu| {
-        for (n, which, operands) in &data {
-            for levels in [1, 2] {
-                check_residues_of_strassen(gpu, levels, *n, *which, operands);
-            }
-        }
-    });
-}
-
-fn check_residues_of_strassen(gpu: &Gpu, levels: usize, n: usize, which: usize, operands: &[Residues; 2]) {
-    let (kernel, tile, depth, threads) = match levels {
-        1 => (c"oz2_residues_strassen_1", 8, 128, 256),
-        _ => (c"oz2_residues_strassen_2", 4, 64, 128),
-    };
-    let (side, products) = (1 << levels, 7usize.pow(levels as u32));
-    let permuted = n % 2 == 0;
-    let length = operands[0].length;
-    let pitch = length.div_ceil(side).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
-    let present = [which != 3, which != 4];
-    let padded = [0, 1].map(|o| {
-        let multiple = if permuted && o == 0 { 64 } else { tile };
-        if present[o] { operands[o].lines.div_ceil(side).next_multiple_of(multiple) } else { 0 }
-    });
-    let x = operands.each_ref().map(|o| {
-        let (along, extra, offset) = o.stored;
-        Stored::new(&o.values, along, extra, offset).on(gpu)
-    });
-    let out = [0, 1].map(|o| gpu.buffer(&vec![0x55i8; products * n * padded[o] * pitch + 12]));
-    let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
-    let [width, along] = gpu.tiles(1, 1, pitch, depth);
-    launch!(
-        gpu,
-        kernel,
-        [width * (padded[0].div_ceil(tile) + padded[1].div_ceil(tile)), along];
-        threads,
-        x[0].at,
-        x[0].line_stride,
-        x[0].element_stride,
-        operands[0].lines as i32,
-        padded[0] as i32,
-        scales[0],
-        out[0],
-        x[1].at,
-        x[1].line_stride,
-        x[1].element_stride,
-        operands[1].lines as i32,
-        padded[1] as i32,
-        scales[1],
-        out[1],
-        length as i32,
-        n as i32,
-        pitch as i64,
-        i32::from(permuted),
-    );
-    for o in [0, 1] {
-        let operand = &operands[o];
-        let got = out[o].read();
-        let end = products * n * padded[o] * pitch;
-        assert!(got[end..].iter().all(|&x| x == 0x55));
-        let residue = |l: usize, i: usize, h: usize| {
-            let inside = i < operand.lines && h < length;
-            if inside { i64::from(reference::residue(&operand.scaled[i][h], l)) } else { 0 }
-        };
-        for l in 0..n {
-            for place in 0..padded[o] {
-                let i = if permuted && o == 0 { line_at(place) } else { place };
-                for h in 0..pitch {
-                    let along = |r: usize| (0..side).map(move |s| (i + r * padded[o], h + s * pitch));
-                    let parts: Vec<Vec<i64>> =
-                        (0..side).map(|r| along(r).map(|(i, h)| residue(l, i, h)).collect()).collect();
-                    for (c, want) in operands_of_strassen(o == 0, &parts).into_iter().enumerate() {
-                        let got = got[((products * l + c) * padded[o] + place) * pitch + h];
-                        let want = canonical(want, l) as i8;
-                        assert_eq!(
-                            got, want,
-                            "{levels} levels operand {o} product {c} modulus {l} line {i} element {h}"
-                        );
-                    }
-                }
-            }
-        }
-    }
+    let cases: Vec<_> = data
+        .iter()
+        .flat_map(|(n, which, operands)| {
+            [1, 2].map(|levels| OperandsOfStrassen::new(levels, *n, *which, operands))
+        })
+        .collect();
+    on_the_device(|gpu| cases.iter().for_each(|case| case.check(gpu)));
 }
 
 /// Scaling and residues are one pass: the code for all moduli loads elements at no more places than that for one would.
