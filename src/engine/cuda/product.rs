@@ -26,7 +26,7 @@ struct Variant {
     shared: usize,
 }
 
-/// The kernels of one source, the one for large products first.
+/// The kernels of one source.
 struct Family {
     file: &'static str,
     text: &'static str,
@@ -34,7 +34,8 @@ struct Family {
     maps: bool,
     /// Blocks that fit a multiprocessor.
     resident: usize,
-    variants: &'static [Variant],
+    /// By the size of their tiles, that for large products first; of each the clusters that there are.
+    sizes: &'static [&'static [Variant]],
 }
 
 static MMA: Family = Family {
@@ -42,19 +43,27 @@ static MMA: Family = Family {
     text: include_str!("../../../kernels/ptx/product_mma.compute_80.ptx"),
     maps: false,
     resident: 2,
-    variants: &[Variant { entry: c"oz2_product_mma", rows: 128, cluster: 1, threads: 128, shared: 0 }],
+    sizes: &[&[Variant { entry: c"oz2_product_mma", rows: 128, cluster: 1, threads: 128, shared: 0 }]],
 };
+
+const fn wgmma(entry: &'static CStr, rows: usize, cluster: usize) -> Variant {
+    Variant { entry, rows, cluster, threads: 384, shared: 197_888 }
+}
 
 static WGMMA: Family = Family {
     file: "product_wgmma",
     text: include_str!("../../../kernels/ptx/product_wgmma.compute_90a.ptx"),
     maps: true,
     resident: 1,
-    variants: &[
-        Variant { entry: c"oz2_product_wgmma_256_2", rows: 256, cluster: 2, threads: 384, shared: 197_888 },
-        Variant { entry: c"oz2_product_wgmma_128_1", rows: 128, cluster: 1, threads: 384, shared: 197_888 },
+    sizes: &[
+        &[wgmma(c"oz2_product_wgmma_256_1", 256, 1), wgmma(c"oz2_product_wgmma_256_2", 256, 2)],
+        &[wgmma(c"oz2_product_wgmma_128_1", 128, 1), wgmma(c"oz2_product_wgmma_128_2", 128, 2)],
     ],
 };
+
+/// Blocks of a cluster for larger and smaller tiles, by the model of the time; the last table of scripts/gpu-check tells what is
+/// faster. OZ2_CUDA_CLUSTER=1 or 2 in the environment is for both sizes, for measurements.
+const CLUSTERS: [usize; 2] = [2, 1];
 
 /// Columns of a tile.
 const COLUMNS: usize = 128;
@@ -66,6 +75,8 @@ const LEAST_ROUNDS: usize = 6;
 /// The fused product of a device.
 pub struct Fused {
     family: &'static Family,
+    /// The one for large products first.
+    variants: Vec<&'static Variant>,
     functions: Vec<CUfunction>,
     multiprocessors: usize,
     /// On the device, the number of the modulus of every plane: without Strassen's form, then with one level of it, then with two.
@@ -75,6 +86,16 @@ pub struct Fused {
 /// Is the fused product asked for?
 pub fn is_wanted() -> bool {
     std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+}
+
+/// The kernels of a family that are used, the one for large products first.
+fn chosen(family: &'static Family) -> Vec<&'static Variant> {
+    let wanted = std::env::var("OZ2_CUDA_CLUSTER").ok().and_then(|value| value.parse().ok());
+    let choose = |(of_size, usual): (&'static &'static [Variant], usize)| {
+        let cluster = wanted.unwrap_or(usual);
+        of_size.iter().find(|variant| variant.cluster == cluster).unwrap_or(&of_size[0])
+    };
+    family.sizes.iter().zip(CLUSTERS).map(choose).collect()
 }
 
 /// As CUtensorMap: made by the driver.
@@ -125,8 +146,12 @@ impl Device {
     /// Loads the fused product and compares it with cuBLAS. False: this device has none, or it did not pass.
     pub fn start_fused(&mut self) -> bool {
         let started = self.enter().and_then(|_current| self.try_fused());
+        let kernels: Vec<&CStr> =
+            self.fused.iter().flat_map(|fused| &fused.variants).map(|variant| variant.entry).collect();
         match &started {
-            Ok(Some(file)) => tracing::debug!(file, "the fused product agrees with cuBLAS and is used"),
+            Ok(Some(file)) => {
+                tracing::debug!(file, ?kernels, "the fused product agrees with cuBLAS and is used");
+            }
             Ok(None) => tracing::debug!("no fused product for this device: cuBLAS"),
             Err(why) => tracing::debug!(why = format!("{why:?}"), "the fused product is not used: cuBLAS"),
         }
@@ -146,10 +171,11 @@ impl Device {
             _ => return Ok(None),
         };
         let driver = &self.libraries.driver;
-        let entries: Vec<&CStr> = family.variants.iter().map(|variant| variant.entry).collect();
+        let variants = chosen(family);
+        let entries: Vec<&CStr> = variants.iter().map(|variant| variant.entry).collect();
         let functions = load_module(self.libraries, family.file, family.text, &entries)?;
         const MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
-        for (variant, &function) in family.variants.iter().zip(&functions) {
+        for (variant, &function) in variants.iter().zip(&functions) {
             if variant.shared > 0 {
                 // SAFETY: a function that was loaded just now.
                 unsafe {
@@ -169,8 +195,9 @@ impl Device {
             driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), bytes)?;
         }
         let multiprocessors = self.multiprocessors()?;
-        self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
-        let agree = (0..family.variants.len()).try_for_each(|variant| self.compare_with_cublas(variant));
+        let count = variants.len();
+        self.fused = Some(Fused { family, variants, functions, multiprocessors, modulus_of });
+        let agree = (0..count).try_for_each(|variant| self.compare_with_cublas(variant));
         let given_back = self.give_all_back();
         agree.and(given_back)?;
         Ok(Some(family.file))
@@ -202,9 +229,8 @@ impl Device {
         let rounds = |variant: &Variant| {
             variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
         };
-        let variants = fused.family.variants;
-        let large = variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
-        let variant = large.unwrap_or(variants.len() - 1);
+        let large = fused.variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
+        let variant = large.unwrap_or(fused.variants.len() - 1);
         let regions = [Region::PlanesA, Region::PlanesB, Region::Residues];
         self.fused_launch(variant, shape, (planes, modulus_of), add, regions, usize::MAX)
     }
@@ -220,7 +246,7 @@ impl Device {
         most_blocks: usize,
     ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
-        let variant = &fused.family.variants[number];
+        let variant = fused.variants[number];
         let [a, b, out] = regions.map(|region| self.existing(region));
         let [rows, columns, pitch] = shape;
         let most = (fused.multiprocessors * fused.family.resident).min(most_blocks) / variant.cluster;
