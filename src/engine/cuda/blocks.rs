@@ -166,6 +166,16 @@ mod tests {
     }
 
     #[test]
+    fn a_plane_has_a_part_of_everything() {
+        for (layout, part) in Layout::FUSED.into_iter().zip([4, 2, 1]) {
+            let sizes =
+                [layout.rows(part * 64), layout.columns(part * 32 - 1), layout.length(part * 128 + 1)];
+            assert_eq!(sizes, [64, 32, 256], "{layout:?}");
+            assert_eq!(layout.planes(3), 3 * [0, 1, 7, 0, 49][part], "{layout:?}");
+        }
+    }
+
+    #[test]
     fn sizes_are_counted_in_64_bits() {
         let blocks = Blocks::largest(46341, 46341, 46341, 20, Layout::CUBLAS);
         assert!(blocks.product_bytes(20) > 20 * 46341 * 46341 * 2);

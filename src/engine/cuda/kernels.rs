@@ -414,8 +414,8 @@ impl Device {
         let (plane, ld, ldc, moduli) = (plane as i64, ld as c_int, rows as i64, moduli as c_int);
         let (rows, columns, read_c) = (rows as c_int, columns as c_int, c_int::from(beta != 0.0));
         launch!(
-            self, kernel, blocks, threads, residues, plane, ld, rows, columns, s, t, moduli, crt, mu, nu, beta,
-            read_c, c, ldc, check
+            self, kernel, blocks, threads, residues, plane, ld, rows, columns, s, t, moduli, crt, mu, nu,
+            beta, read_c, c, ldc, check
         )
     }
 }
