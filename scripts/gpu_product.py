@@ -342,10 +342,11 @@ def check_forms(library_path, levels, rehearse):
     import gpu_check
     library, rng, taken = gpu_check.Library(library_path), np.random.default_rng(9), 0
     library.option("MODE", "accurate")
-    problems = [(n, *gpu_check.random_problem(rng, 60 if rehearse else 300)) for n in range(2, 21)]
+    numbers = range(2, 21, 3) if rehearse else range(2, 21)
+    problems = [(n, *gpu_check.random_problem(rng, 60 if rehearse else 300)) for n in numbers]
     k = 66000
     a, b, c = (gpu_check.data(rng, "uniform", *size) for size in ((9, k), (k, 7), (9, 7)))
-    problems.append((15, ("N", "N", 9, 7, k, 1.0, 0.5, a, b, c), "long inner dimension"))
+    problems.append((4, ("N", "N", 9, 7, k, 1.0, 0.5, a, b, c), "long inner dimension"))
     for moduli, problem, what in problems:
         library.option("MODULI", moduli)
         got, told = gpu_check.product(library, "cuda", problem)
@@ -357,7 +358,7 @@ def check_forms(library_path, levels, rehearse):
         if told.get("strassen") == levels:
             taken += 1
             print(f"N {moduli} {what}: right", flush=True)
-    print("RIGHT" if taken > 10 else f"WRONG Strassen {levels}: {taken} of {len(problems)} calls had these levels", flush=True)
+    print("RIGHT" if 2 * taken > len(problems) else f"WRONG Strassen {levels}: {taken} of {len(problems)} calls had these levels", flush=True)
 
 
 def step(arguments):

@@ -702,7 +702,7 @@ def test_gpu_check_rehearsed(device, tmp_path):
     env = environment(OZ2_MIN_SIZE=None)
     env["LD_LIBRARY_PATH"] = device
     env.update(OUT=str(tmp_path), OZ2_LIB=str(LIB))
-    result = run([ROOT / "scripts" / "gpu-check", "--rehearse"], env, timeout=200)
+    result = run([ROOT / "scripts" / "gpu-check", "--rehearse"], env, timeout=400)
     report = json.loads((tmp_path / "gpu.json").read_text())
     assert report["checks"] > 40 and report["wrong"] == [], str(result)
     assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
@@ -711,7 +711,7 @@ def test_gpu_check_rehearsed(device, tmp_path):
     product = report["product"]
     checks = list(product["checks"].values())
     assert checks[:5] == ["right, 6 cases"] * 5 and product["left_out"] == [] == product["different"], str(result)
-    assert len(checks) == 7 and all(re.fullmatch(r"right, (1[1-9]|20) cases", found) for found in checks[5:]), str(result)
+    assert len(checks) == 7 and all(re.fullmatch(r"right, [5-8] cases", found) for found in checks[5:]), str(result)
     assert len(product["times"]) == 3 * 6 and [len(rows) for rows in product["calls"].values()] == [3] * 5, str(result)
     levels = [{row["strassen"] for row in rows} for rows in product["calls"].values()]
     assert levels == [{0}, {0}, {0}, {1}, {2}], str(result)
