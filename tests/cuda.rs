@@ -40,7 +40,7 @@ fn defaults() -> Settings {
     Settings { strassen: Levels { most: levels(), least: 0 }, ..common::DEFAULTS }
 }
 
-/// Strassen's form makes small calls long: then a part of the faults, unless all are wanted (OZ2_TEST_ALL).
+/// Strassen's form makes small calls long: then a part of the rounds and faults, unless all are wanted (OZ2_TEST_ALL).
 fn is_short() -> bool {
     levels() > 0 && std::env::var_os("OZ2_TEST_ALL").is_none()
 }
@@ -78,7 +78,7 @@ fn check(p: &Problem, settings: &Settings, layout: Layout, what: &str) -> Outcom
 
 fn random_calls() {
     let mut random = Random(21);
-    for round in 0..60 {
+    for round in 0..if is_short() { 20 } else { 60 } {
         let shape =
             (1 + random.below(90) as usize, 1 + random.below(90) as usize, 1 + random.below(150) as usize);
         let kinds = (random.below(8), random.below(8));
@@ -102,7 +102,8 @@ fn random_calls() {
 /// Small workspaces force blocks over m, n and k and groups of moduli.
 fn blocks() {
     let mut random = Random(22);
-    for mode in [Mode::Auto, Mode::Accurate, Mode::Fast] {
+    for mode in &[Mode::Auto, Mode::Accurate, Mode::Fast][..if is_short() { 1 } else { 3 }] {
+        let mode = *mode;
         for kinds in [(2, 0), (3, 3), (1, 0)] {
             let mut p = problem(&mut random, (150, 130, 300), kinds);
             (p.alpha, p.beta) = (0.75, 0.5);
@@ -118,6 +119,9 @@ fn blocks() {
 }
 
 fn long_inner_dimension() {
+    if is_short() {
+        return; // `strassen` has one
+    }
     let mut random = Random(23);
     let k = (1 << 16) + 100;
     let p = problem(&mut random, (3, 2, k), (0, 0));
@@ -483,9 +487,10 @@ fn graphs() {
 
     let used: Vec<_> = counts().into_iter().filter(|(name, _)| name.starts_with("cuGraph")).collect();
     assert_eq!(used.len(), 7, "{used:?}");
-    for (name, _) in used {
-        for place in if is_short() { 2..=2 } else { 1..=3 } {
-            for code in if is_short() { &["999"][..] } else { &["2", "999"] } {
+    // (They do not depend on the levels.)
+    for (name, _) in used.into_iter().filter(|_| !is_short()) {
+        for place in [1, 2, 3] {
+            for code in ["2", "999"] {
                 let what = format!("{name}@{place}={code}");
                 start_anew();
                 right(&shapes[0], &defaults(), "before the fault");
@@ -568,8 +573,9 @@ fn wrong_bits() {
         small.run_with(&CUDA, &defaults(), PLAIN);
         set_faults("");
     };
-    let (mut repaired, mut silent, mut stays) = (0, 0, 0);
-    for round in 0..40 {
+    let (mut repaired, mut silent, mut stays) = (0, 0, 0usize);
+    let rounds = if is_short() { 12 } else { 40 };
+    for round in 0..rounds {
         let mut p = problem(&mut random, (70, 90, 60), (0, 0));
         (p.alpha, p.beta) = (0.75, [0.0, 0.5][round % 2]);
         // One block, or several.
@@ -595,13 +601,13 @@ fn wrong_bits() {
         if checked.flagged > 0 && workspace.is_none() {
             let unchecked = Settings { check: false, ..settings };
             start_anew();
-            set_faults(&format!("{kind}@{at}+=3"));
+            set_faults(&format!("{kind}@{at}+=1"));
             let (_, c) = p.run_with(&CUDA, &unchecked, PLAIN);
-            // (With Strassen's form and another N it may be a bit of the padding.)
-            assert!(levels() > 0 || c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
+            assert!(c.iter().zip(&want).any(|(x, y)| x.to_bits() != y.to_bits()));
         }
         start_anew();
-        set_faults(&format!("{kind}@{at}+=3"));
+        // A bit of M2 with Strassen's form: never one of the padding, as others may be.
+        set_faults(&format!("{kind}@{at}+=1"));
         let (outcome, c) = p.run_with(&CUDA, &settings, PLAIN);
         match &outcome {
             Outcome::Declined(reason) => assert_eq!(*reason, Reason::FailedCheck),
@@ -613,13 +619,12 @@ fn wrong_bits() {
             Outcome::Done(report) => assert_eq!(report.checked.unwrap().flagged, 0),
             Outcome::Native(_) => panic!("{outcome:?}"),
         }
-        stays += u32::from(!matches!(outcome, Outcome::Done(_)));
+        stays += usize::from(!matches!(outcome, Outcome::Done(_)));
         check_outcome(&p, &outcome, &c, &want, "wrong bits that stay");
     }
     println!("wrong bits: {repaired} repaired, {silent} without effect");
-    // Planes of half the size have more padding.
-    let least = [(15, 25), (10, 8), (10, 8)][levels()];
-    assert!(repaired > least.0 && stays > least.1, "{repaired} {silent} {stays}");
+    // Smaller planes have more padding.
+    assert!(repaired > rounds / [3, 6, 12][levels()] && stays > rounds * 5 / 8, "{repaired} {silent} {stays}");
     start_anew();
 }
 
