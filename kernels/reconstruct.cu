@@ -9,6 +9,31 @@ constexpr int COLUMNS = 8;    // columns that a block takes at a time
 
 constexpr double TWO_32 = 4294967296.0;
 
+// ---- what the product kernels have too (kernels/product_mma.cu: every file stands alone)
+
+// A modulus, negated, and 2^38 / p to the nearest integer.
+struct Modulus {
+    int minus_p, reciprocal;
+};
+
+struct Moduli {
+    Modulus of[MAX_MODULI];
+};
+
+__device__ constexpr Moduli make_moduli() {
+    constexpr int P[MAX_MODULI] = {256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173};
+    Moduli out{};
+    for (int l = 0; l < MAX_MODULI; l++) out.of[l] = {-P[l], (int)(((1ll << 38) + P[l] / 2) / P[l])};
+    return out;
+}
+
+__device__ constexpr Moduli MODULI = make_moduli();
+
+// The canonical residue of a sum of at most 2^30.
+__device__ inline int residue(int sum, Modulus m) { return sum + ((__mulhi(sum, m.reciprocal) + 32) >> 6) * m.minus_p; }
+
+// ---- an entry
+
 // The constants of the call, made by every block from the table of the host. Limbs are signed, lowest first, so that a product
 // with a residue is one multiplication of 32-bit integers.
 struct Constants {
@@ -57,28 +82,18 @@ __device__ inline double round_to_double(bool negative, unsigned long long leadi
     return __longlong_as_double((long long)(sign | bits));
 }
 
-// Residue of an entry of C' in a quarter (C11, C12, C21, C22) of Strassen's form, from those of the seven products M1 .. M7, a plane
-// each: any number that is congruent, at most 512.
-__device__ inline int combined(const signed char* of, long long plane, int quarter) {
-    if (quarter == 0) return of[0] + of[plane];
-    const int u2 = of[0] + of[5 * plane];
-    if (quarter == 1) return u2 + of[4 * plane] + of[2 * plane];
-    const int u3 = u2 + of[6 * plane];
-    return quarter == 2 ? u3 - of[3 * plane] : u3 + of[4 * plane];
-}
-
-// RN(C' 2^exponent) for P below 2^(32 LIMBS - 1), and C' / P, exact to 2^-36.
-template <int LIMBS, int HALVES>
-__device__ inline double product(const signed char* residues, long long plane, int quarter, int moduli, const Constants& constants,
-                                 int exponent, double& fraction) {
+// RN(C' 2^exponent) for P below 2^(32 LIMBS - 1), and C' / P, exact to 2^-36. The residues are `stride` apart.
+template <int LIMBS>
+__device__ inline double product(const signed char* residues, long long stride, int moduli, const Constants& constants, int exponent,
+                                 double& fraction) {
     long long sums[LIMBS] = {};
 #pragma unroll 4
     for (int l = 0; l < moduli; l++) {
-        const int r = HALVES == 1 ? residues[l * plane] : combined(residues + 7 * l * plane, plane, quarter);
+        const int r = residues[l * stride];
 #pragma unroll
         for (int j = 0; j < LIMBS; j++) sums[j] += (long long)r * constants.weights[l][j];
     }
-    // The three highest limbs give S / P to 2^-36 and better: |S| < 2^14 P, and what is rounded is below 2^-38.
+    // The three highest limbs give S / P to 2^-36 and better: |S| < 2^12 P, and what is rounded is below 2^-38.
     double ratio = 0.0;
 #pragma unroll
     for (int j = LIMBS > 3 ? LIMBS - 3 : 0; j < LIMBS; j++) ratio = __fma_rn((double)sums[j], constants.reciprocals[j], ratio);
@@ -154,27 +169,95 @@ struct Call {
     Check* check;
 };
 
-// With HALVES = 2 a thread makes the corresponding entries of all four quarters, one after the other: they share their residues, which
-// are in the cache then.
-template <int LIMBS, int HALVES>
-__device__ inline void entries(const Call& call, const Constants& constants) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, half_columns = (int)(call.plane / call.ld);
-    if (i >= (HALVES == 1 ? call.rows : call.ld)) return;
-    const int columns = HALVES == 1 ? call.columns : half_columns;
+// ---- Strassen's form (docs/gpu.md)
+//
+// C11 = M1 + M2, C12 = M1 + M6 + M5 + M3, C21 = M1 + M6 + M7 - M4, C22 = M1 + M6 + M7 + M5; with two levels each M is made so of seven.
+
+constexpr int PRODUCTS = 7;
+
+// How a block works with so many levels: a thread makes the corresponding entries of all parts of C.
+template <int LEVELS>
+struct Shape {
+    static constexpr int side = 1 << LEVELS, parts = side * side;
+    static constexpr int products = LEVELS == 0 ? 1 : LEVELS == 1 ? PRODUCTS : PRODUCTS * PRODUCTS;
+    static constexpr int threads = LEVELS == 2 ? 128 : 256;
+};
+
+// The residues of corresponding entries of all parts from those of the products, a plane each; not canonical.
+template <int LEVELS>
+__device__ inline void combine(const signed char* of, long long plane, int (&out)[Shape<LEVELS>::side][Shape<LEVELS>::side]) {
+    if constexpr (LEVELS == 0) {
+        out[0][0] = *of;
+    } else {
+        constexpr int HALF = Shape<LEVELS>::side / 2;
+        int m[PRODUCTS][HALF][HALF];
+#pragma unroll
+        for (int c = 0; c < PRODUCTS; c++) combine<LEVELS - 1>(of + c * Shape<LEVELS - 1>::products * plane, plane, m[c]);
+#pragma unroll
+        for (int i = 0; i < HALF; i++) {
+#pragma unroll
+            for (int j = 0; j < HALF; j++) {
+                const int u2 = m[0][i][j] + m[5][i][j], u3 = u2 + m[6][i][j];
+                out[i][j] = m[0][i][j] + m[1][i][j];
+                out[i][j + HALF] = u2 + m[4][i][j] + m[2][i][j];
+                out[i + HALF][j] = u3 - m[3][i][j];
+                out[i + HALF][j + HALF] = u3 + m[4][i][j];
+            }
+        }
+    }
+}
+
+// For each modulus the canonical residues of corresponding entries of all parts, at to[(modulus * parts + part) * threads], in words of
+// four parts so that no two threads of a warp meet in a bank. They are the thread's own: nobody waits.
+template <int LEVELS>
+__device__ inline void combine_all(const signed char* of, long long plane, int moduli, unsigned* to) {
+    using S = Shape<LEVELS>;
+#pragma unroll 1
+    for (int l = 0; l < moduli; l++, of += S::products * plane) {
+        int r[S::side][S::side];
+        combine<LEVELS>(of, plane, r);
+#pragma unroll
+        for (int word = 0; word < S::parts / 4; word++, to += S::threads) {
+            unsigned bytes = 0;
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const int part = 4 * word + n;
+                bytes |= (unsigned)(residue(r[part / S::side][part % S::side], MODULI.of[l]) & 0xFF) << (8 * n);
+            }
+            *to = bytes;
+        }
+    }
+}
+
+// ---- the entries of a block
+
+template <int LIMBS, int LEVELS>
+__device__ inline void entries(const Call& call, const Constants& constants, unsigned* combined) {
+    using S = Shape<LEVELS>;
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, part_columns = (int)(call.plane / call.ld);
+    if (i >= (LEVELS == 0 ? call.rows : call.ld)) return;
+    const int columns = LEVELS == 0 ? call.columns : part_columns;
     double peak = 0.0;
     for (long long first = (long long)blockIdx.y * COLUMNS; first < columns; first += (long long)gridDim.y * COLUMNS) {
         const long long end = first + COLUMNS < columns ? first + COLUMNS : columns;
         for (long long j = first; j < end; j++) {
-            const signed char* of = call.residues + j * call.ld + i;
+            const signed char* residues = call.residues + j * call.ld + i;
+            long long stride = call.plane;
+            if constexpr (LEVELS > 0) {
+                combine_all<LEVELS>(residues, call.plane, call.moduli, combined);
+                residues = reinterpret_cast<const signed char*>(combined);
+                stride = S::parts * S::threads;
+            }
 #pragma unroll 1
-            for (int quarter = 0; quarter < HALVES * HALVES; quarter++) {
-                const int row = i + quarter / HALVES * call.ld;
-                const long long column = j + quarter % HALVES * half_columns;
-                if (HALVES > 1 && (row >= call.rows || column >= call.columns)) continue;
+            for (int part = 0; part < S::parts; part++) {
+                const int row = i + part / S::side * call.ld;
+                const long long column = j + part % S::side * part_columns;
+                if (LEVELS > 0 && (row >= call.rows || column >= call.columns)) continue;
+                const signed char* of = residues + part / 4 * 4 * S::threads + part % 4;
                 double* to = call.c + column * call.ldc + row;
                 const int exponent = call.nu - call.row_scales[row] - call.column_scales[column];
                 double fraction;
-                double value = product<LIMBS, HALVES>(of, call.plane, quarter, call.moduli, constants, exponent, fraction);
+                double value = product<LIMBS>(of, stride, call.moduli, constants, exponent, fraction);
                 peak = fmax(peak, fabs(fraction));
                 if (call.check != nullptr && fabs(fraction) > LEGAL) {
                     flag(call.check, (unsigned long long)column * call.rows + row, fraction);
@@ -212,21 +295,25 @@ __device__ inline void make(Constants& constants, const long long* crt, int modu
     __syncthreads();
 }
 
-template <int HALVES>
+template <int LEVELS>
 __device__ inline void reconstruct(const Call& call, const long long* crt) {
+    using S = Shape<LEVELS>;
     __shared__ Constants constants;
+    // What combine_all makes for the entries in work.
+    __shared__ unsigned words[LEVELS == 0 ? 1 : MAX_MODULI * S::parts / 4 * S::threads];
+    unsigned* combined = words + (LEVELS == 0 ? 0 : threadIdx.x);
     make(constants, crt, call.moduli);
     // P takes 24 bits with 3 moduli, 56 with 7, 95 with 12, 126 with 16, 156 with 20.
     if (call.moduli <= 3) {
-        entries<1, HALVES>(call, constants);
+        entries<1, LEVELS>(call, constants, combined);
     } else if (call.moduli <= 7) {
-        entries<2, HALVES>(call, constants);
+        entries<2, LEVELS>(call, constants, combined);
     } else if (call.moduli <= 12) {
-        entries<3, HALVES>(call, constants);
+        entries<3, LEVELS>(call, constants, combined);
     } else if (call.moduli <= 16) {
-        entries<4, HALVES>(call, constants);
+        entries<4, LEVELS>(call, constants, combined);
     } else {
-        entries<5, HALVES>(call, constants);
+        entries<5, LEVELS>(call, constants, combined);
     }
 }
 
@@ -240,17 +327,28 @@ oz2_reconstruct(const signed char* __restrict__ residues, long long plane, int l
                 const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
                 const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c, long long ldc, Check* check)
 {
-    reconstruct<1>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
+    reconstruct<0>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
 }
 
 // The same from the seven products of Strassen's form, that of number n modulo p_l in plane 7 l + n: ld rows and plane / ld columns are
 // those of a half.
 // Launch: block 256; grid x = ceil(ld / 256), y = min(65535, ceil(plane / ld / 8)).
 extern "C" __global__ void __launch_bounds__(256, 3)
-oz2_reconstruct_strassen(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
-                         const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
-                         const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c,
-                         long long ldc, Check* check)
+oz2_reconstruct_strassen_1(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
+                           const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
+                           const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c,
+                           long long ldc, Check* check)
+{
+    reconstruct<1>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
+}
+
+// And from the 49 of two levels, in plane 49 l + n: ld rows and plane / ld columns are those of a quarter.
+// Launch: block 128; grid x = ceil(ld / 128), y = min(65535, ceil(plane / ld / 8)).
+extern "C" __global__ void __launch_bounds__(128)
+oz2_reconstruct_strassen_2(const signed char* __restrict__ residues, long long plane, int ld, int rows, int columns,
+                           const int* __restrict__ row_scales, const int* __restrict__ column_scales, int moduli,
+                           const long long* __restrict__ crt, double mu, int nu, double beta, int read_c, double* __restrict__ c,
+                           long long ldc, Check* check)
 {
     reconstruct<2>({residues, plane, ld, rows, columns, row_scales, column_scales, moduli, mu, nu, beta, read_c != 0, c, ldc, check}, crt);
 }

@@ -1,9 +1,6 @@
 // Step residues: scaling by a power of two, rounding to an integer, residues modulo every modulus (src/ozaki/residues.rs).
 // Lines as in scan.cu.
 
-constexpr int LINES = 16;    // lines of a tile; half of them of either half with Strassen's form
-constexpr int DEPTH = 128;   // elements of a line in a tile: a warp writes 32 words of four residues
-constexpr int WARPS = 8;
 constexpr int MAX_MODULI = 20;
 constexpr int MAX_SHIFT = 9; // M 2^9 still fits eight digits
 
@@ -12,19 +9,32 @@ struct alignas(16) Pair {
     double of[2];
 };
 
-// A tile of doubles that were read line by line next to each other and are used element by element. Element h lies at
-// (h % 4) * 33 + h / 4: a warp that takes four neighbours a lane then reads without bank conflicts, and the odd length of a
-// line keeps the writes without.
-constexpr int TILE_LINE = 4 * 33 + 1;
+// How a block works with so many levels of Strassen's form: it takes a tile of every part of its operand.
+template <int LEVELS>
+struct Shape {
+    static constexpr int side = 1 << LEVELS;             // parts along the lines, and along the inner dimension
+    static constexpr int width = LEVELS == 2 ? 2 : 4;    // neighbours that a thread takes of a line: 16 parts fill its registers
+    static constexpr int depth = 32 * width;             // elements of a line in a tile: a warp takes them
+    static constexpr int lines = 16 / side;              // of a tile
+    static constexpr int threads = LEVELS == 2 ? 128 : 256;
+    // A tile of doubles that were read line by line next to each other and are used element by element. Element h lies at
+    // (h % width) * 33 + h / width: a warp then reads without bank conflicts, and the odd length of a line keeps the writes without.
+    static constexpr int tile_line = 33 * width + 1;
+    static_assert(side * side * lines * tile_line * 8 <= 48 << 10, "the shared memory of a block");
+};
 
-// The four elements from h on of a line, zeros behind its end.
-__device__ inline void load_four(const double* line, long long h, int length, bool aligned, double (&out)[4]) {
-    if (aligned && h + 4 <= length) {
-        const Pair low = *reinterpret_cast<const Pair*>(line + h), high = *reinterpret_cast<const Pair*>(line + h + 2);
-        out[0] = low.of[0], out[1] = low.of[1], out[2] = high.of[0], out[3] = high.of[1];
+// The elements from h on of a line, zeros behind its end.
+template <int WIDTH>
+__device__ inline void load(const double* line, long long h, int length, bool aligned, double (&out)[WIDTH]) {
+    if (aligned && h + WIDTH <= length) {
+#pragma unroll
+        for (int n = 0; n < WIDTH; n += 2) {
+            const Pair pair = *reinterpret_cast<const Pair*>(line + h + n);
+            out[n] = pair.of[0], out[n + 1] = pair.of[1];
+        }
     } else {
 #pragma unroll
-        for (int n = 0; n < 4; n++) out[n] = h + n < length ? line[h + n] : 0.0;
+        for (int n = 0; n < WIDTH; n++) out[n] = h + n < length ? line[h + n] : 0.0;
     }
 }
 
@@ -81,15 +91,15 @@ __device__ inline int dot4(int a, int b, int c) {
 // a' = RN_int(x 2^s) as sum of d_b 256^(b + bytes), b = 0..7, with digits of -128..127.
 struct Digits {
     int low, high;   // d_0..3 and d_4..7
-    int bytes;       // 0 unless a' takes more than 62 bits
 };
 
-__device__ inline Digits scaled(double x, int s) {
+// `bytes`: 0 unless a' takes more than 62 bits.
+__device__ inline Digits scaled(double x, int s, int& bytes) {
     const unsigned long long bits = (unsigned long long)__double_as_longlong(x);
     const int biased = (int)(bits >> 52) & 0x7FF;
     unsigned long long m = (bits & 0xFFFFFFFFFFFFFull) | (biased == 0 ? 0 : 1ull << 52);
     const int shift = max(biased, 1) - 1075 + s;
-    int bytes = 0;
+    bytes = 0;
     if (shift < 0) {
         // Half of the last kept bit, less one if that bit is even, so that a tie goes to the even neighbour. From 55 bits on
         // nothing is left of m < 2^53.
@@ -105,7 +115,7 @@ __device__ inline Digits scaled(double x, int s) {
     // Adding 128 to every byte with carries, and taking it off again without, makes signed digits of the bytes.
     constexpr unsigned long long HALVES = 0x8080808080808080ull;
     const unsigned long long digits = (m + HALVES) ^ HALVES;
-    return {(int)(unsigned)digits, (int)(unsigned)(digits >> 32), bytes};
+    return {(int)(unsigned)digits, (int)(unsigned)(digits >> 32)};
 }
 
 // What canonical() wants added to its t.
@@ -139,6 +149,7 @@ struct Operand {
 // combined to the seven operands of the products M1 .. M7:
 //   A: A11, A12, S4, A22, S1, S2, S3 with S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21, S4 = A12 - S2
 //   B: B11, B21, B22, T4, T1, T2, T3 with T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12, T4 = T2 - B21
+// With two levels each of the seven is cut and combined in the same way.
 
 constexpr int PRODUCTS = 7;
 
@@ -164,117 +175,144 @@ __device__ inline void combine(const int (&of)[2][2], bool is_a, int p, int (&ou
     }
 }
 
-// ---- a tile
-
-// Four residues as a word.
-__device__ inline unsigned packed(int r0, int r1, int r2, int r3) {
-    const unsigned low = __byte_perm((unsigned)r0, (unsigned)r1, 0x0040), high = __byte_perm((unsigned)r2, (unsigned)r3, 0x0040);
-    return __byte_perm(low, high, 0x5410);
+// The operands of all products, of SIDE x SIDE parts of WIDTH neighbours each; `take` gets them one by one.
+template <int SIDE, int WIDTH, typename Take>
+__device__ inline void combine_all(const int (&of)[SIDE][SIDE][WIDTH], bool is_a, int p, const Take& take) {
+    if constexpr (SIDE == 1) {
+        take(of[0][0]);
+    } else {
+        constexpr int HALF = SIDE / 2;
+        int combined[PRODUCTS][HALF][HALF][WIDTH];
+#pragma unroll
+        for (int i = 0; i < HALF; i++) {
+#pragma unroll
+            for (int j = 0; j < HALF; j++) {
+#pragma unroll
+                for (int n = 0; n < WIDTH; n++) {
+                    const int quarters[2][2] = {{of[i][j][n], of[i][j + HALF][n]}, {of[i + HALF][j][n], of[i + HALF][j + HALF][n]}};
+                    int out[PRODUCTS];
+                    combine(quarters, is_a, p, out);
+#pragma unroll
+                    for (int c = 0; c < PRODUCTS; c++) combined[c][i][j][n] = out[c];
+                }
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < PRODUCTS; c++) combine_all<HALF, WIDTH>(combined[c], is_a, p, take);
+    }
 }
 
-// Residues of the lines of a tile, or with HALVES = 2 of the corresponding lines of both halves. Every element is read once, for all
-// moduli.
-template <int HALVES>
+// ---- a tile
+
+// Neighbouring residues, a byte each, to memory.
+__device__ inline void write(signed char* to, const int (&r)[4]) {
+    const unsigned low = __byte_perm((unsigned)r[0], (unsigned)r[1], 0x0040), high = __byte_perm((unsigned)r[2], (unsigned)r[3], 0x0040);
+    *reinterpret_cast<unsigned*>(to) = __byte_perm(low, high, 0x5410);
+}
+
+__device__ inline void write(signed char* to, const int (&r)[2]) {
+    *reinterpret_cast<unsigned short*>(to) = (unsigned short)__byte_perm((unsigned)r[0], (unsigned)r[1], 0x0040);
+}
+
+// Residues of the corresponding lines and elements of all parts of an operand. Every element is read once, for all moduli.
+template <int LEVELS>
 __device__ inline void residues(const Operand& a, bool is_a, int first_line, int length, int moduli, long long pitch) {
-    constexpr int QUARTERS = HALVES * HALVES, OF_HALF = LINES / HALVES;
-    __shared__ double tile[QUARTERS][OF_HALF * TILE_LINE];
+    using S = Shape<LEVELS>;
+    __shared__ double tile[S::side][S::side][S::lines * S::tile_line];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const bool aligned = ((unsigned long long)a.x % 16 == 0) && a.line_stride % 2 == 0;
     const long long plane = a.padded_lines * pitch;
-    for (long long first = (long long)blockIdx.y * DEPTH; first < pitch; first += (long long)gridDim.y * DEPTH) {
+    for (long long first = (long long)blockIdx.y * S::depth; first < pitch; first += (long long)gridDim.y * S::depth) {
         if (a.element_stride != 1) {
             __syncthreads();   // the tile before has been used
-            const int in_half = threadIdx.x % OF_HALF;
+            const int in_tile = threadIdx.x % S::lines;
 #pragma unroll
-            for (int quarter = 0; quarter < QUARTERS; quarter++) {
-                const int line = quarter / HALVES * a.padded_lines + first_line + in_half;
-                for (int at = threadIdx.x / OF_HALF; at < DEPTH; at += 256 / OF_HALF) {
-                    const long long h = quarter % HALVES * pitch + first + at;
-                    const bool inside = first_line + in_half < a.padded_lines && first + at < pitch && line < a.lines && h < length;
+            for (int part = 0; part < S::side * S::side; part++) {
+                const int line = part / S::side * a.padded_lines + first_line + in_tile;
+                for (int at = threadIdx.x / S::lines; at < S::depth; at += S::threads / S::lines) {
+                    const long long h = part % S::side * pitch + first + at;
+                    const bool inside = first_line + in_tile < a.padded_lines && first + at < pitch && line < a.lines && h < length;
                     const double value = inside ? a.x[line * a.line_stride + h * a.element_stride] : 0.0;
-                    tile[quarter][in_half * TILE_LINE + at % 4 * 33 + at / 4] = value;
+                    tile[part / S::side][part % S::side][in_tile * S::tile_line + at % S::width * 33 + at / S::width] = value;
                 }
             }
             __syncthreads();
         }
-        const long long in_pitch = first + 4 * lane;
-        for (int in_tile = warp; in_tile < OF_HALF; in_tile += WARPS) {
-            const int in_half = first_line + in_tile;
-            if (in_half >= a.padded_lines || in_pitch >= pitch) continue;
-            Digits digits[QUARTERS][4];
-            int bytes = 0;
+        const long long in_pitch = first + S::width * lane;
+        for (int in_tile = warp; in_tile < S::lines; in_tile += S::threads / 32) {
+            const int in_part = first_line + in_tile;
+            if (in_part >= a.padded_lines || in_pitch >= pitch) continue;
+            Digits digits[S::side][S::side][S::width];
+            // The bytes of each, four of a line in a word: they are seldom wanted, and would take as many registers as they are.
+            unsigned bytes[S::side][S::side * S::width / 4] = {}, any_bytes = 0;
 #pragma unroll
-            for (int quarter = 0; quarter < QUARTERS; quarter++) {
-                const int line = quarter / HALVES * a.padded_lines + in_half;
-                double values[4] = {};
-                int scale = 0;
-                if (line < a.lines) {
-                    scale = a.scales[line];
-                    if (a.element_stride == 1) {
-                        load_four(a.x + line * a.line_stride, quarter % HALVES * pitch + in_pitch, length, aligned, values);
-                    } else {
+            for (int i = 0; i < S::side; i++) {
+                const int line = i * a.padded_lines + in_part;
+                const int scale = line < a.lines ? a.scales[line] : 0;
 #pragma unroll
-                        for (int n = 0; n < 4; n++) values[n] = tile[quarter][in_tile * TILE_LINE + n * 33 + lane];
+                for (int j = 0; j < S::side; j++) {
+                    double values[S::width] = {};
+                    if (line < a.lines) {
+                        if (a.element_stride == 1) {
+                            load(a.x + line * a.line_stride, j * pitch + in_pitch, length, aligned, values);
+                        } else {
+#pragma unroll
+                            for (int n = 0; n < S::width; n++) values[n] = tile[i][j][in_tile * S::tile_line + n * 33 + lane];
+                        }
+                    }
+#pragma unroll
+                    for (int n = 0; n < S::width; n++) {
+                        int own;
+                        digits[i][j][n] = scaled(values[n], scale, own);
+                        any_bytes |= (unsigned)own;
+                        bytes[i][(j * S::width + n) / 4] |= (unsigned)own << (8 * ((j * S::width + n) % 4));
                     }
                 }
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-                    digits[quarter][n] = scaled(values[n], scale);
-                    bytes |= digits[quarter][n].bytes;
-                }
             }
-            signed char* to = a.out + (a.permuted ? place(in_half) : in_half) * pitch + in_pitch;
-            auto write = [&](const Modulus& m) {
-                int r[QUARTERS][4];
+            signed char* to = a.out + (a.permuted ? place(in_part) : in_part) * pitch + in_pitch;
+            auto write_all = [&](const Modulus& m) {
+                int r[S::side][S::side][S::width];
 #pragma unroll
-                for (int quarter = 0; quarter < QUARTERS; quarter++) {
-                    const Digits(&d)[4] = digits[quarter];
+                for (int i = 0; i < S::side; i++) {
 #pragma unroll
-                    for (int n = 0; n < 4; n++) r[quarter][n] = canonical(dot4(d[n].low, m.low, dot4(d[n].high, m.high, lift(m.p))), m);
-                    if (bytes != 0) {
+                    for (int j = 0; j < S::side; j++) {
 #pragma unroll
-                        for (int n = 0; n < 4; n++) {
-                            r[quarter][n] = canonical((signed char)r[quarter][n] * m.powers[d[n].bytes] + lift(m.p), m);
+                        for (int n = 0; n < S::width; n++) {
+                            const Digits& d = digits[i][j][n];
+                            int x = canonical(dot4(d.low, m.low, dot4(d.high, m.high, lift(m.p))), m);
+                            if (any_bytes != 0) {
+                                const unsigned own = bytes[i][(j * S::width + n) / 4] >> (8 * ((j * S::width + n) % 4)) & 0xFF;
+                                x = canonical((signed char)x * m.powers[own] + lift(m.p), m);
+                            }
+                            r[i][j][n] = (signed char)x;
                         }
                     }
                 }
-                if constexpr (HALVES == 1) {
-                    *reinterpret_cast<unsigned*>(to) = packed(r[0][0], r[0][1], r[0][2], r[0][3]);
+                combine_all(r, is_a, m.p, [&](const int (&combined)[S::width]) {
+                    write(to, combined);
                     to += plane;
-                } else {
-                    int combined[4][PRODUCTS];
-#pragma unroll
-                    for (int n = 0; n < 4; n++) {
-                        const int of[2][2] = {{(signed char)r[0][n], (signed char)r[1][n]}, {(signed char)r[2][n], (signed char)r[3][n]}};
-                        combine(of, is_a, m.p, combined[n]);
-                    }
-#pragma unroll
-                    for (int c = 0; c < PRODUCTS; c++) {
-                        *reinterpret_cast<unsigned*>(to) = packed(combined[0][c], combined[1][c], combined[2][c], combined[3][c]);
-                        to += plane;
-                    }
-                }
+                });
             };
-            if constexpr (HALVES == 1) {
+            if constexpr (LEVELS == 0) {
 #pragma unroll
                 for (int l = 0; l < MAX_MODULI; l++) {
                     if (l >= moduli) break;
-                    write(MODULI.of[l]);
+                    write_all(MODULI.of[l]);
                 }
             } else {
                 // A modulus is work enough here, and the code of all of them too much.
 #pragma unroll 1
-                for (int l = 0; l < moduli; l++) write(MODULI.of[l]);
+                for (int l = 0; l < moduli; l++) write_all(MODULI.of[l]);
             }
         }
     }
 }
 
 // The part of a block of both operands in one launch.
-template <int HALVES>
+template <int LEVELS>
 __device__ inline void residues_of_both(const Operand& a, const Operand& b, int length, int moduli, long long pitch) {
-    constexpr int OF_HALF = LINES / HALVES;
-    const int blocks_a = (a.padded_lines + OF_HALF - 1) / OF_HALF, block = blockIdx.x;
+    constexpr int LINES = Shape<LEVELS>::lines;
+    const int blocks_a = (a.padded_lines + LINES - 1) / LINES, block = blockIdx.x;
     const bool is_a = block < blocks_a;
     // Field by field: a choice between two structures would put both into local memory.
     const Operand of{is_a ? a.x : b.x,
@@ -285,7 +323,7 @@ __device__ inline void residues_of_both(const Operand& a, const Operand& b, int 
                      is_a ? a.scales : b.scales,
                      is_a ? a.out : b.out,
                      is_a && a.permuted};
-    residues<HALVES>(of, is_a, (is_a ? block : block - blocks_a) * OF_HALF, length, moduli, pitch);
+    residues<LEVELS>(of, is_a, (is_a ? block : block - blocks_a) * LINES, length, moduli, pitch);
 }
 
 // Both operands of a product in one launch; padded lines of 0 leave one out. For l < moduli, with the names of either operand:
@@ -299,19 +337,32 @@ extern "C" __global__ void oz2_residues(const double* __restrict__ a, long long 
                                         int padded_b, const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length,
                                         int moduli, long long pitch, int permuted)
 {
-    residues_of_both<1>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
+    residues_of_both<0>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
                         {b, line_stride_b, element_stride_b, lines_b, padded_b, scales_b, out_b, false}, length, moduli, pitch);
 }
 
 // The operands of Strassen's form: padded_a, padded_b and pitch are those of a half, at least half of the lines and of the length, and
 // plane 7 l + c has the operand of the product number c (from 0) modulo p_l.
 // Launch: block 256; grid x = ceil(padded_a / 8) + ceil(padded_b / 8), y = min(65535, ceil(pitch / 128)).
-extern "C" __global__ void oz2_residues_strassen(const double* __restrict__ a, long long line_stride_a, long long element_stride_a,
-                                                 int lines_a, int padded_a, const int* __restrict__ scales_a,
-                                                 signed char* __restrict__ out_a, const double* __restrict__ b, long long line_stride_b,
-                                                 long long element_stride_b, int lines_b, int padded_b,
-                                                 const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length, int moduli,
-                                                 long long pitch, int permuted)
+extern "C" __global__ void oz2_residues_strassen_1(const double* __restrict__ a, long long line_stride_a, long long element_stride_a,
+                                                   int lines_a, int padded_a, const int* __restrict__ scales_a,
+                                                   signed char* __restrict__ out_a, const double* __restrict__ b,
+                                                   long long line_stride_b, long long element_stride_b, int lines_b, int padded_b,
+                                                   const int* __restrict__ scales_b, signed char* __restrict__ out_b, int length,
+                                                   int moduli, long long pitch, int permuted)
+{
+    residues_of_both<1>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
+                        {b, line_stride_b, element_stride_b, lines_b, padded_b, scales_b, out_b, false}, length, moduli, pitch);
+}
+
+// Those of two levels: padded_a, padded_b and pitch are those of a quarter, and plane 49 l + 7 c + d has the operand of the product
+// number d of that number c.
+// Launch: block 128; grid x = ceil(padded_a / 4) + ceil(padded_b / 4), y = min(65535, ceil(pitch / 64)).
+extern "C" __global__ void __launch_bounds__(128, 3)
+oz2_residues_strassen_2(const double* __restrict__ a, long long line_stride_a, long long element_stride_a, int lines_a, int padded_a,
+                        const int* __restrict__ scales_a, signed char* __restrict__ out_a, const double* __restrict__ b,
+                        long long line_stride_b, long long element_stride_b, int lines_b, int padded_b, const int* __restrict__ scales_b,
+                        signed char* __restrict__ out_b, int length, int moduli, long long pitch, int permuted)
 {
     residues_of_both<2>({a, line_stride_a, element_stride_a, lines_a, padded_a, scales_a, out_a, permuted != 0},
                         {b, line_stride_b, element_stride_b, lines_b, padded_b, scales_b, out_b, false}, length, moduli, pitch);

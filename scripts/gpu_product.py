@@ -31,17 +31,19 @@ VARIANTS = {
     "oz2_product_wgmma_256_2": ("product_wgmma.compute_90a", 256, 2, 384, 197888, 1),
 }
 CUBLAS = "cuBLAS, then reduce"
-PAIRS, SINGLES, SMALL_TILES = "oz2_product_wgmma_256_2", "oz2_product_wgmma_256_1", "oz2_product_wgmma_128_1"
+PAIRS, SINGLES = "oz2_product_wgmma_256_2", "oz2_product_wgmma_256_1"
+SMALL_PAIRS, SMALL_TILES = "oz2_product_wgmma_128_2", "oz2_product_wgmma_128_1"
 THIN = [(16384, 16384, 512), (16384, 128, 16384), (512, 512, 65536)]
 CHECK_SECONDS, TIME_SECONDS, CALL_SECONDS = 30, 35, 35
-# Whole calls, each way in a process of its own: what is in the environment, what the log must say. Strassen's form has one level on the
-# device; two are not written.
+# Whole calls, each way in a process of its own: what is in the environment, what the log must say, and the levels of Strassen's form
+# that a call must tell.
 USED = "the fused product agrees with cuBLAS and is used"
 WAYS = {
-    "cuBLAS": ({"OZ2_CUDA_PRODUCT": "cublas"}, ""),
-    "fused": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_CUDA_GRAPHS": "0"}, USED),
-    "fused, graphs": ({"OZ2_CUDA_PRODUCT": "fused"}, USED),
-    "fused, Strassen 1": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_STRASSEN": "1"}, USED),
+    "cuBLAS": ({"OZ2_CUDA_PRODUCT": "cublas"}, "", 0),
+    "fused": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_CUDA_GRAPHS": "0"}, USED, 0),
+    "fused, graphs": ({"OZ2_CUDA_PRODUCT": "fused"}, USED, 0),
+    "fused, Strassen 1": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_STRASSEN": "1"}, USED, 1),
+    "fused, Strassen 2": ({"OZ2_CUDA_PRODUCT": "fused", "OZ2_STRASSEN": "2"}, USED, 2),
 }
 
 
@@ -325,7 +327,8 @@ def calls(library_path, shapes, rehearse, sensors):
         cuda.fetch(places[2], c)
         # A digest of all bits of C and their places, to compare the two products.
         bits = int(np.bitwise_xor.reduce(c.view(np.uint64).ravel() * np.arange(1, 2 * c.size, 2, dtype=np.uint64)))
-        row = dict(shape=(m, n, k), tflops=2e-12 * m * n * k / seconds, bits=bits, engine=library.last().get("engine"))
+        row = dict(shape=(m, n, k), tflops=2e-12 * m * n * k / seconds, bits=bits, engine=library.last().get("engine"),
+                   strassen=library.last().get("strassen"))
         if seen:
             row.update(clock=seen[0], watts=seen[1])
         print("CALL " + json.dumps(row), flush=True)
@@ -333,7 +336,34 @@ def calls(library_path, shapes, rehearse, sensors):
             cuda.free(place)
 
 
+def check_forms(library_path, levels, rehearse):
+    """Small whole calls in Strassen's form against the portable engine, bit for bit: the kernels that make its operands and that add up
+    its products. All numbers of moduli, odd sizes, transposes, and an inner dimension in two blocks."""
+    import gpu_check
+    library, rng, taken = gpu_check.Library(library_path), np.random.default_rng(9), 0
+    library.option("MODE", "accurate")
+    numbers = range(2, 21, 3) if rehearse else range(2, 21)
+    problems = [(n, *gpu_check.random_problem(rng, 60 if rehearse else 300)) for n in numbers]
+    k = 66000
+    a, b, c = (gpu_check.data(rng, "uniform", *size) for size in ((9, k), (k, 7), (9, 7)))
+    problems.append((4, ("N", "N", 9, 7, k, 1.0, 0.5, a, b, c), "long inner dimension"))
+    for moduli, problem, what in problems:
+        library.option("MODULI", moduli)
+        got, told = gpu_check.product(library, "cuda", problem)
+        want, _ = gpu_check.product(library, "portable", problem)
+        wrong = int((got.view(np.uint64) != want.view(np.uint64)).sum())
+        if wrong or told.get("engine") not in ("cuda", None):
+            return print(f"WRONG Strassen {levels}: N {moduli} {what}: {wrong} entries differ ({told})", flush=True)
+        # A size of 1 cannot be cut, and some data have no plan.
+        if told.get("strassen") == levels:
+            taken += 1
+            print(f"N {moduli} {what}: right", flush=True)
+    print("RIGHT" if 2 * taken > len(problems) else f"WRONG Strassen {levels}: {taken} of {len(problems)} calls had these levels", flush=True)
+
+
 def step(arguments):
+    if arguments.step == "forms":
+        return check_forms(arguments.library, int(arguments.name), arguments.rehearse)
     if arguments.step == "calls":
         sensors = Sensors()
         try:
@@ -346,7 +376,7 @@ def step(arguments):
         return check(kernels, arguments.name, arguments.rehearse)
     sensors = Sensors()
     try:
-        bands = [8, 4, 16] if arguments.name == PAIRS else [8]
+        bands = [8, 4, 16] if arguments.name in (PAIRS, SINGLES) else [8]
         measure_times(kernels, arguments.name, arguments.shapes, bands, sensors, 0.02 if arguments.rehearse else 0.6)
     finally:
         sensors.stop()
@@ -372,20 +402,26 @@ def measure(library, report, sizes, rehearse, seconds):
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         return (None if done.returncode == 0 else last[0]), done.stdout, done.stderr
 
-    for name in VARIANTS:
-        failed, text, _ = process(f"check of {name}", CHECK_SECONDS, "--step", "check", "--name", name)
+    def check(name, *words, **environment):
+        failed, text, _ = process(f"check of {name}", CHECK_SECONDS, *words, **environment)
         lines = text.strip().splitlines()
         right = failed is None and lines[-1:] == ["RIGHT"]
         wrong = [line for line in lines if line.startswith("WRONG")]
         done = sum(": right" in line or ": as cuBLAS" in line for line in lines)
         out["checks"][name] = f"right, {done} cases" if right else wrong[0] if wrong else f"{failed} (after {done} right cases)"
         print(f"{name}: {out['checks'][name]}", flush=True)
+
+    for name in VARIANTS:
+        check(name, "--step", "check", "--name", name)
+    for levels in (1, 2):
+        environment = WAYS[f"fused, Strassen {levels}"][0]
+        check(f"Strassen {levels}", "--step", "forms", "--name", str(levels), **environment)
     squares = [(n, n, n) for n in sizes]
     thin = [(128, 64, 96)] if rehearse else [shape for shape in THIN if max(sizes) >= 8192]
     usable = [name for name in VARIANTS if out["checks"][name].startswith("right")]
     shapes = ["x".join(map(str, shape)) for shape in squares + thin]
     # Before the kernels alone: these decide what is the default.
-    for way, (environment, told) in WAYS.items():
+    for way, (environment, told, levels) in WAYS.items():
         words = ["--step", "calls", "--shapes", *shapes]
         failed, text, log = process(f"calls: {way}", CALL_SECONDS, *words, OZ2_LOG="debug", **environment)
         out["calls"][way] = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("CALL ")]
@@ -393,6 +429,9 @@ def measure(library, report, sizes, rehearse, seconds):
             out["left_out"].append(f"the rest of the calls: {way}: {failed}")
         elif told not in log or "CUDA graphs fail" in log or "the CUDA driver has no graphs" in log:
             out["left_out"].append(f"calls: {way}: the library did not do it so")
+        fewer = [row["shape"] for row in out["calls"][way] if row["strassen"] != levels]
+        if fewer:
+            out["left_out"].append(f"calls: {way}: another number of levels at {fewer}")
     for name in [CUBLAS, *reversed(usable)]:
         failed, text, _ = process(f"times of {name}", TIME_SECONDS, "--step", "times", "--name", name, "--shapes", *shapes)
         out["times"] += [json.loads(line[4:]) for line in text.splitlines() if line.startswith("ROW ")]
@@ -415,11 +454,16 @@ def decisions(times):
     """(question, what was measured, what follows): what the numbers decide about the kernels."""
     rows = []
     unknown = "not measured"
-    pair, single = best(times, PAIRS, 8192), best(times, SINGLES, 8192)
-    gain = single["us"] / pair["us"] - 1 if pair and single else None
-    then = unknown if gain is None else "bound by the L2: keep pairs" if gain > 0.05 else "clusters gain nothing: drop them"
-    rows.append(("pairs of blocks faster than single ones by more than 5 % at 8192?",
-                 unknown if gain is None else f"{100 * gain:.1f} %", then))
+    for tile, pairs, singles, sizes in ((256, PAIRS, SINGLES, (4096, 8192, 16384)), (128, SMALL_PAIRS, SMALL_TILES, (1024, 2048))):
+        both = [(n, best(times, pairs, n), best(times, singles, n)) for n in sizes]
+        gains = [(n, single["us"] / pair["us"] - 1) for n, pair, single in both if pair and single]
+        then = unknown
+        if gains:
+            most = max(gain for _, gain in gains)
+            number = f"of {tile} rows in CLUSTERS (src/engine/cuda/product.rs)"
+            then = f"bound by the L2: 2 for tiles {number}" if most > 0.05 else f"clusters gain nothing: 1 for tiles {number}"
+        rows.append((f"pairs of blocks faster than single ones by more than 5 %, tiles of {tile} rows?",
+                     ", ".join(f"{n}: {100 * gain:+.1f} %" for n, gain in gains) or unknown, then))
     for n in (8192, 16384):
         row = min((r for r in (best(times, name, n) for name in VARIANTS) if r), key=lambda r: r["us"], default=None)
         seen = then = unknown
@@ -438,7 +482,8 @@ def decisions(times):
     ratio = portable["us"] / own["us"] if portable and own else None
     rows.append(("mma.sync within 30 % of wgmma at 1024?", unknown if ratio is None else f"{ratio:.2f} times the time",
                  unknown if ratio is None else "the simpler kernel may do there" if ratio < 1.3 else "no"))
-    theirs, ours = best(times, CUBLAS, 8192), pair
+    theirs, ours = best(times, CUBLAS, 8192), min((r for r in (best(times, PAIRS, 8192), best(times, SINGLES, 8192)) if r),
+                                                  key=lambda r: r["us"], default=None)
     ratio = theirs["us"] / ours["us"] if theirs and ours else None
     rows.append(("faster than cuBLAS and reduce at 8192?", unknown if ratio is None else f"{ratio:.2f} times as fast",
                  unknown if ratio is None else "make it the default" if ratio > 1.02 else "cuBLAS stays the default"))
@@ -449,9 +494,9 @@ def call_of(calls, way, shape):
     return next((row for row in calls.get(way, []) if tuple(row["shape"]) == tuple(shape)), None)
 
 
-# TFLOPS that a whole call is to reach by the model of the time, by size, and the way that is to.
-GOALS = {1024: (40, "fused, graphs"), 2048: (65, "fused, graphs"), 4096: (80, "fused"), 8192: (100, "fused"),
-         16384: (115, "fused, Strassen 1")}
+# Size, TFLOPS that a whole call is to reach by the model of the time, and the way that is to.
+GOALS = [(1024, 40, "fused, graphs"), (2048, 65, "fused, graphs"), (4096, 80, "fused"), (8192, 100, "fused"),
+         (16384, 115, "fused, Strassen 1"), (16384, 120, "fused, Strassen 2")]
 
 
 def decisions_of_calls(calls):
@@ -468,11 +513,12 @@ def decisions_of_calls(calls):
     most = max((n for n, gain in found if gain > 0.02), default=None)
     then = unknown if not found else "no graphs" if most is None else f"graphs up to {most} (MOST_WORK in src/engine/cuda/graph.rs)"
     rows.append(("graphs gain?", told(found), then))
-    found = gains("fused, Strassen 1", "fused")
-    least = min((n for n, gain in found if gain > 0.02), default=None)
-    then = unknown if not found else "no level" if least is None else f"one level from {least} on"
-    rows.append(("a level of Strassen's form gains?", told(found), then))
-    for n, (goal, way) in GOALS.items():
+    for question, better, worse, count in (("a level of Strassen's form gains?", "fused, Strassen 1", "fused", "one level"),
+                                           ("a second level gains?", "fused, Strassen 2", "fused, Strassen 1", "two levels")):
+        found = gains(better, worse)
+        least = min((n for n, gain in found if gain > 0.02), default=None)
+        rows.append((question, told(found), unknown if not found else f"not {count}" if least is None else f"{count} from {least} on"))
+    for n, goal, way in GOALS:
         row = call_of(calls, way, (n, n, n))
         seen = f"{row['tflops']:.1f} TFLOPS, {way}" if row else unknown
         rows.append((f"{goal} TFLOPS or more at {n}?", seen, unknown if not row else "reached" if row["tflops"] >= goal else "missed"))
@@ -510,7 +556,7 @@ def markdown(report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library")
-    parser.add_argument("--step", choices=["check", "times", "calls"], required=True)
+    parser.add_argument("--step", choices=["check", "forms", "times", "calls"], required=True)
     parser.add_argument("--name")
     parser.add_argument("--shapes", nargs="*", type=lambda text: tuple(map(int, text.split("x"))), default=[])
     parser.add_argument("--rehearse", action="store_true")

@@ -256,7 +256,7 @@ unsafe fn emulate_with(engine: usize, call: &Gemm, settings: &Settings) -> With 
 fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) {
     let &Emulated { engine, ref report, reason, nanoseconds } = emulated;
     let &Report { moduli, way, bound, ref out, phases, checked, strassen, .. } = report;
-    counters::emulated(engine, moduli, call.multiplications(), nanoseconds);
+    counters::emulated(engine, moduli, strassen, call.multiplications(), nanoseconds);
     let (rows, columns) = if call.row_major { (&out.columns, &out.rows) } else { (&out.rows, &out.columns) };
     counters::lines_native(rows.len(), columns.len(), out.not_finite);
     let way = (mode == Mode::Auto).then_some(way);

@@ -114,6 +114,9 @@ static LINES: Lines = Lines {
     not_provable: AtomicU64::new(0),
 };
 
+/// Emulated calls whose products had Strassen's form.
+static STRASSEN: AtomicU64 = AtomicU64::new(0);
+
 /// Calls that were computed natively too, and those of them that differ (OZ2_VERIFY).
 static VERIFIED: AtomicU64 = AtomicU64::new(0);
 static DIFFERING: AtomicU64 = AtomicU64::new(0);
@@ -139,6 +142,8 @@ pub struct Snapshot {
     pub moduli: [u64; MAX_MODULI + 1],
     /// In the order of [`Way::ALL`].
     pub ways: [u64; Way::ALL.len()],
+    /// Emulated calls whose products had levels of Strassen's form.
+    pub strassen: u64,
     pub rows_native: u64,
     pub columns_native: u64,
     /// Emulated calls of which lines were computed natively: because of NaN or Inf, because nothing was provable for them.
@@ -167,9 +172,11 @@ pub fn lines_native(rows: usize, columns: usize, not_finite: usize) {
     LINES.not_provable.fetch_add(u64::from(rows + columns > not_finite), Ordering::Relaxed);
 }
 
-pub fn emulated(engine: usize, moduli: usize, multiplications: u64, nanoseconds: u64) {
+/// An emulated call, whose products had so many levels of Strassen's form.
+pub fn emulated(engine: usize, moduli: usize, levels: usize, multiplications: u64, nanoseconds: u64) {
     BY_ENGINE[engine].add(multiplications, nanoseconds);
     BY_MODULI[moduli].fetch_add(1, Ordering::Relaxed);
+    STRASSEN.fetch_add(u64::from(levels > 0), Ordering::Relaxed);
 }
 
 /// What the self-check of an emulated call saw.
@@ -197,6 +204,7 @@ pub fn snapshot() -> Snapshot {
         reasons: std::array::from_fn(|at| BY_REASON[at].read()),
         moduli: std::array::from_fn(|n| BY_MODULI[n].load(Ordering::Relaxed)),
         ways: std::array::from_fn(|n| BY_WAY[n].load(Ordering::Relaxed)),
+        strassen: STRASSEN.load(Ordering::Relaxed),
         rows_native: LINES.rows.load(Ordering::Relaxed),
         columns_native: LINES.columns.load(Ordering::Relaxed),
         not_finite: LINES.not_finite.load(Ordering::Relaxed),
@@ -214,7 +222,7 @@ pub fn reset() {
     BY_ENGINE.iter().for_each(Tally::reset);
     BY_REASON.iter().for_each(Tally::reset);
     let lines = [&LINES.rows, &LINES.columns, &LINES.not_finite, &LINES.not_provable];
-    let checks = [&CHECKED, &FLAGGED, &REPAIRED, &VERIFIED, &DIFFERING];
+    let checks = [&STRASSEN, &CHECKED, &FLAGGED, &REPAIRED, &VERIFIED, &DIFFERING];
     for counter in BY_MODULI.iter().chain(&BY_WAY).chain(lines).chain(checks) {
         counter.store(0, Ordering::Relaxed);
     }

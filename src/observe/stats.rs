@@ -82,6 +82,7 @@ pub fn write(out: &mut dyn Write, s: &Snapshot) -> fmt::Result {
     out.write_str(r#","reasons":"#)?;
     write_object(out, reasons().map(|(name, g)| (name, g.calls)))?;
     let numbers = [
+        ("strassen", s.strassen),
         ("rows_native", s.rows_native),
         ("columns_native", s.columns_native),
         ("checked", s.checked),

@@ -205,6 +205,18 @@ def test_fused_product(gpu, build, capability, file):
     assert engines(fused) == engines(plain) and hash_of(fused) == hash_of(plain), str(fused)
 
 
+def test_clusters(gpu, build):
+    """OZ2_CUDA_CLUSTER chooses the kernels of the fused product where there is a choice; always the same bits."""
+    command = [build("product.c", "-DANY_ROUTE"), 270, 130, 150]
+    plain, seen = gpu(command), {}
+    for cluster in (None, "1", "2", "3"):
+        result = gpu(command, OZ2_CUDA_PRODUCT="fused", OZ2_CUDA_CLUSTER=cluster, OZ2_LOG="debug")
+        assert engines(result) == engines(plain) and hash_of(result) == hash_of(plain), str(result)
+        (said,) = [line for line in result.err.splitlines() if "fused" in line]
+        seen[cluster] = re.findall(r"oz2_product_wgmma_(\d+_\d)", said)
+    assert seen == {None: ["256_2", "128_1"], "1": ["256_1", "128_1"], "2": ["256_2", "128_2"], "3": ["256_1", "128_1"]}, seen
+
+
 def without(device, name, folder):
     """A folder with a copy of the software device whose driver lacks a function."""
     source = os.path.realpath(os.path.join(device, "libcuda.so.1"))
@@ -690,16 +702,21 @@ def test_gpu_check_rehearsed(device, tmp_path):
     env = environment(OZ2_MIN_SIZE=None)
     env["LD_LIBRARY_PATH"] = device
     env.update(OUT=str(tmp_path), OZ2_LIB=str(LIB))
-    result = run([ROOT / "scripts" / "gpu-check", "--rehearse"], env, timeout=200)
+    result = run([ROOT / "scripts" / "gpu-check", "--rehearse"], env, timeout=400)
     report = json.loads((tmp_path / "gpu.json").read_text())
     assert report["checks"] > 40 and report["wrong"] == [], str(result)
     assert {row["engine"] for row in report["device"]} == {"cuda"} and len(report["host"]) == 2, str(result)
     assert set(report["phases"]["64"]) == {"scan", "plan", "residues", "product", "reduce", "reconstruct", "store"}
     assert [row["n"] for row in report["rns"]] == [4, 8, 16] and all(row["radix"] > 0 for row in report["rns"]), str(result)
     product = report["product"]
-    assert list(product["checks"].values()) == ["right, 6 cases"] * 5 and product["left_out"] == [] == product["different"], str(result)
-    assert len(product["times"]) == 3 * 6 and [len(rows) for rows in product["calls"].values()] == [3] * 4, str(result)
+    checks = list(product["checks"].values())
+    assert checks[:5] == ["right, 6 cases"] * 5 and product["left_out"] == [] == product["different"], str(result)
+    assert len(checks) == 7 and all(re.fullmatch(r"right, [5-8] cases", found) for found in checks[5:]), str(result)
+    assert len(product["times"]) == 3 * 6 and [len(rows) for rows in product["calls"].values()] == [3] * 5, str(result)
+    levels = [{row["strassen"] for row in rows} for rows in product["calls"].values()]
+    assert levels == [{0}, {0}, {0}, {1}, {2}], str(result)
     table = (tmp_path / "gpu.md").read_text()
-    assert "| graphs gain? |" in table and "| a level of Strassen's form gains? |" in table and "| NO |" not in table, table
+    for question in ("graphs gain?", "a level of Strassen's form gains?", "a second level gains?"):
+        assert "| %s |" % question in table and "| NO |" not in table, table
     assert {row["engine"] for rows in product["calls"].values() for row in rows} == {"cuda"}, str(result)
     assert (tmp_path / "gpu.md").read_text() in result.out

@@ -199,7 +199,7 @@ def test_version():
 # --------------------------------------------------------------- statistics
 
 NAMES = """version pid calls emulated native flops seconds engines moduli reasons rows_native columns_native
-           checked flagged repaired verified differing""".split()
+           strassen checked flagged repaired verified differing""".split()
 
 
 def test_statistics_of_the_process():

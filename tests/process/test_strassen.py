@@ -24,6 +24,7 @@ def test_the_levels_are_told_and_the_results_are_exact(engine):
     result = preloaded([PYTHON, "-c", text], blas="reference", OZ2_ENGINE=engine)
     assert result.err == "" and result.total("emulated") == 6, str(result)
     assert json.loads(result.out.splitlines()[-1]) == [0, 0, 1, 2, 1, 0]
+    assert result.total("strassen") == 3, str(result)
 
 
 @pytest.mark.parametrize("levels", ["1", "2"])

@@ -122,12 +122,14 @@ int main() {
         {"ragged, several tiles a block", 0, 192, 300, 272, 2, 1, 3, RANDOM, false},
         {"the inner dimension in parts", 0, 64, 130, 592, 1, 19, 2, RANDOM, true},
         {"the largest sums", 0, 128, 16, 1024, 2, 0, 4, EXTREME, true},
+        {"the planes of two moduli with two levels of Strassen's form", 0, 64, 32, 128, 98, 4, 5, RANDOM, false},
 #else
         {"256 x 128, one step, one-hot", 0, 64, 64, 32, 1, 0, 1, ONE_HOT, false},
         {"256 x 128, ragged, several tiles a block, the ring wraps", 0, 320, 200, 656, 2, 1, 2, RANDOM, false},
         {"128 x 128, one block", 2, 192, 130, 912, 2, 3, 1, RANDOM, true},
         {"256 x 128, clusters", 1, 320, 300, 656, 2, 5, 2, RANDOM, false},
         {"128 x 128, clusters", 3, 320, 520, 912, 2, 18, 4, RANDOM, true},
+        {"256 x 128, clusters, two moduli with two levels of Strassen's form", 1, 64, 32, 128, 98, 4, 4, RANDOM, false},
         {"128 x 128, the largest sums, more than 65536 elements", 2, 64, 16, 65536, 2, 0, 1, EXTREME, true},
 #endif
     };

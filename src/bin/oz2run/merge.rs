@@ -8,11 +8,12 @@ use oz2blas::observe::format::{count, flops, percent, time};
 use serde_json::Value;
 
 /// Names of plain counts, in the order of the statistics; and of counts by name. docs/statistics.md explains them.
-const COUNTS: [&str; 11] = [
+const COUNTS: [&str; 12] = [
     "calls",
     "emulated",
     "native",
     "flops",
+    "strassen",
     "rows_native",
     "columns_native",
     "checked",
@@ -179,6 +180,7 @@ fn summary(out: &mut String, all: &Statistics, ranks: &[(&Path, Statistics)]) ->
     {
         writeln!(out, "{name:<12} {}", list(all.group(of)))?;
     }
+    writeln!(out, "strassen     {} calls with levels of it", n("strassen"))?;
     writeln!(
         out,
         "native lines {} rows and {} columns of emulated calls",

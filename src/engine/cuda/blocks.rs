@@ -1,5 +1,7 @@
 //! The sizes of blocks on a device: as large as its memory and OZ2_WORKSPACE allow.
 
+use crate::ozaki::strassen::{MOST_LEVELS, PRODUCTS};
+
 /// What a product wants of its planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -8,22 +10,22 @@ pub struct Layout {
     length: usize,
     /// The product leaves 32-bit sums, which are reduced after it; else it leaves residues, and the lines of A are permuted.
     pub sums: bool,
-    /// Strassen's form: seven planes of half the size for each modulus.
-    pub strassen: bool,
+    /// Levels of Strassen's form: with each there are seven times as many planes, of half the size.
+    pub levels: usize,
 }
 
-/// Products of Strassen's form.
-const PRODUCTS: usize = 7;
-
 impl Layout {
-    pub const CUBLAS: Self = Self { rows: ALIGN, length: ALIGN, sums: true, strassen: false };
-    pub const FUSED: Self = Self { rows: 64, length: 128, sums: false, strassen: false };
-    pub const STRASSEN: Self = Self { strassen: true, ..Self::FUSED };
+    pub const CUBLAS: Self = Self { rows: ALIGN, length: ALIGN, sums: true, levels: 0 };
+    /// Of the fused product, the most levels first.
+    pub const FUSED: [Self; MOST_LEVELS + 1] = [Self::fused(2), Self::fused(1), Self::fused(0)];
 
-    /// What a plane has of a count: all or half of it, padded.
+    const fn fused(levels: usize) -> Self {
+        Self { rows: 64, length: 128, sums: false, levels }
+    }
+
+    /// What a plane has of a count: its part of it, padded.
     fn part(&self, count: usize, multiple: usize) -> usize {
-        let part = if self.strassen { count.div_ceil(2) } else { count };
-        part.next_multiple_of(multiple)
+        count.div_ceil(1 << self.levels).next_multiple_of(multiple)
     }
 
     /// Rows of a plane, for so many of C.
@@ -40,7 +42,7 @@ impl Layout {
     }
 
     pub fn planes(&self, moduli: usize) -> usize {
-        if self.strassen { PRODUCTS * moduli } else { moduli }
+        PRODUCTS.pow(self.levels as u32) * moduli
     }
 }
 
@@ -143,8 +145,9 @@ mod tests {
 
     #[test]
     fn blocks_shrink_until_they_fit_or_end() {
+        let [two, one, none] = Layout::FUSED;
         for (layout, group, least) in
-            [(Layout::CUBLAS, 15, 100_000), (Layout::FUSED, 1, 300_000), (Layout::STRASSEN, 1, 2_000_000)]
+            [(Layout::CUBLAS, 15, 100_000), (none, 1, 300_000), (one, 1, 2_000_000), (two, 1, 20_000_000)]
         {
             let largest = Blocks::largest(5000, 300, 1 << 20, 15, layout);
             assert_eq!(largest, Blocks { rows: 5000, columns: 300, length: 1 << 16, group, layout });
@@ -159,6 +162,16 @@ mod tests {
                 limit /= 2;
             }
             assert!(limit < least, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_plane_has_a_part_of_everything() {
+        for (layout, part) in Layout::FUSED.into_iter().zip([4, 2, 1]) {
+            let sizes =
+                [layout.rows(part * 64), layout.columns(part * 32 - 1), layout.length(part * 128 + 1)];
+            assert_eq!(sizes, [64, 32, 256], "{layout:?}");
+            assert_eq!(layout.planes(3), 3 * [0, 1, 7, 0, 49][part], "{layout:?}");
         }
     }
 

@@ -14,6 +14,7 @@ use crate::observe::log::{self, Kind, Level};
 use crate::ozaki::moduli::{LEGAL, MODULI, canonical};
 use crate::ozaki::plan::Plan;
 use crate::ozaki::reconstruct::{fraction, wrong_modulus};
+use crate::ozaki::strassen::PRODUCTS;
 use crate::route::Reason;
 
 /// C11, C12, C21, C22 of Strassen's form: the products, counted from 0, with their signs.
@@ -23,6 +24,24 @@ const QUARTERS: [&[(usize, i64)]; 4] = [
     &[(0, 1), (5, 1), (6, 1), (3, -1)],
     &[(0, 1), (5, 1), (6, 1), (4, 1)],
 ];
+
+/// A residue of an entry of part (i, j) of C with so many levels, not canonical, from those of the products. They are in planes from
+/// `first` on, from which `read` reads.
+fn residue(
+    read: &impl Fn(usize) -> Result<i64, Fault>,
+    [i, j]: [usize; 2],
+    levels: usize,
+    first: usize,
+) -> Result<i64, Fault> {
+    let Some(inner) = levels.checked_sub(1) else { return read(first) };
+    let half = 1 << inner;
+    let mut sum = 0;
+    for &(product, sign) in QUARTERS[i / half * 2 + j / half] {
+        let first = first + product * PRODUCTS.pow(inner as u32);
+        sum += sign * residue(read, [i % half, j % half], inner, first)?;
+    }
+    Ok(sum)
+}
 
 /// What the kernel leaves of a block (kernels/reconstruct.cu).
 struct Seen {
@@ -114,16 +133,9 @@ impl Run<'_> {
             Ok(i64::from(residue[0]))
         };
         let mut residues = [0i8; MODULI.len()];
-        for (l, residue) in residues[..plan.moduli].iter_mut().enumerate() {
-            let mut sum = 0;
-            if layout.strassen {
-                for &(product, sign) in QUARTERS[i / ld * 2 + j / columns] {
-                    sum += sign * read(layout.planes(l) + product)?;
-                }
-            } else {
-                sum = read(l)?;
-            }
-            *residue = canonical(sum, l) as i8;
+        for (l, out) in residues[..plan.moduli].iter_mut().enumerate() {
+            let sum = residue(&read, [i / ld, j / columns], layout.levels, layout.planes(l))?;
+            *out = canonical(sum, l) as i8;
         }
         let right = fraction(&residues[..plan.moduli]);
         Ok(wrong_modulus(before.fraction - right, plan.moduli))

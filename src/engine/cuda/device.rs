@@ -89,7 +89,7 @@ const SOURCES: [(&str, [&str; 2], &[&CStr]); 5] = [
             include_str!("../../../kernels/ptx/residues.compute_75.ptx"),
             include_str!("../../../kernels/ptx/residues.compute_80.ptx"),
         ],
-        &[c"oz2_residues", c"oz2_residues_strassen"],
+        &[c"oz2_residues", c"oz2_residues_strassen_1", c"oz2_residues_strassen_2"],
     ),
     (
         "reduce",
@@ -105,7 +105,7 @@ const SOURCES: [(&str, [&str; 2], &[&CStr]); 5] = [
             include_str!("../../../kernels/ptx/reconstruct.compute_75.ptx"),
             include_str!("../../../kernels/ptx/reconstruct.compute_80.ptx"),
         ],
-        &[c"oz2_reconstruct", c"oz2_reconstruct_strassen"],
+        &[c"oz2_reconstruct", c"oz2_reconstruct_strassen_1", c"oz2_reconstruct_strassen_2"],
     ),
 ];
 
@@ -122,13 +122,15 @@ pub enum Kernel {
     LargestBits,
     LargestLeading,
     Residues,
-    ResiduesStrassen,
+    ResiduesStrassen1,
+    ResiduesStrassen2,
     Reduce,
     Reconstruct,
-    ReconstructStrassen,
+    ReconstructStrassen1,
+    ReconstructStrassen2,
 }
 
-const KERNELS: usize = 13;
+const KERNELS: usize = 15;
 
 pub struct Device {
     pub libraries: &'static Libraries,

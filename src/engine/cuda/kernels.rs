@@ -83,23 +83,23 @@ pub struct DeviceBounds {
     pub column: DeviceStatistics,
 }
 
-/// A launch of a kernel with these parameters, which must be those of the kernel in kernels/.
+/// A launch of a kernel in blocks of so many threads with these parameters, which must be those of the kernel in kernels/.
 macro_rules! launch {
-    ($device:expr, $kernel:expr, $grid:expr, $($parameter:expr),*) => {
-        Launch::new($device.function($kernel), $grid, BLOCK)$(.with($parameter))*
+    ($device:expr, $kernel:expr, $grid:expr, $threads:expr, $($parameter:expr),*) => {
+        Launch::new($device.function($kernel), $grid, $threads)$(.with($parameter))*
     };
 }
 
 /// Queues such a launch.
 macro_rules! start {
-    ($device:expr, $kernel:ident, $($launch:tt)*) => {{
-        let launch = launch!($device, Kernel::$kernel, $($launch)*);
+    ($device:expr, $kernel:ident, $grid:expr, $($parameter:expr),*) => {{
+        let launch = launch!($device, Kernel::$kernel, $grid, BLOCK, $($parameter),*);
         // SAFETY: the parameters are those of the kernel, and name regions that are large enough.
         unsafe { $device.start(&launch) }
     }};
 }
 
-/// The threads of a block of every kernel.
+/// The threads of a block of nearly every kernel.
 const BLOCK: usize = 256;
 /// The most blocks in the second direction; kernels go on in strides.
 const MOST_Y: usize = 65535;
@@ -292,13 +292,17 @@ impl Device {
         let [lines_a, lines_b] = [lines(pieces[0], padded[0]), lines(pieces[1], padded[1])];
         let length = pieces.iter().flatten().map(|piece| piece.length).max().unwrap_or(0);
         let [a, b] = pieces.map(|piece| piece.unwrap_or(none));
-        let (kernel, tile) =
-            if layout.strassen { (Kernel::ResiduesStrassen, 8) } else { (Kernel::Residues, 16) };
+        let (kernel, [tile, depth], threads) = match layout.levels {
+            0 => (Kernel::Residues, [16, 128], BLOCK),
+            1 => (Kernel::ResiduesStrassen1, [8, 128], BLOCK),
+            _ => (Kernel::ResiduesStrassen2, [4, 64], 128),
+        };
         let blocks = lines_a.div_ceil(tile) + lines_b.div_ceil(tile);
         launch!(
             self,
             kernel,
-            grid([blocks, pitch], [1, 128]),
+            grid([blocks, pitch], [1, depth]),
+            threads,
             a.address,
             a.line_stride,
             a.element_stride,
@@ -400,17 +404,18 @@ impl Device {
         layout: &Layout,
     ) -> Launch {
         let (residues, crt) = (self.existing(Region::Residues), self.existing(Region::Constants));
-        let (kernel, blocks) = if layout.strassen {
-            (Kernel::ReconstructStrassen, grid([ld, width], [256, 8]))
-        } else {
-            (Kernel::Reconstruct, grid([rows, columns], [256, 8]))
+        let (kernel, entries, threads) = match layout.levels {
+            0 => (Kernel::Reconstruct, [rows, columns], BLOCK),
+            1 => (Kernel::ReconstructStrassen1, [ld, width], BLOCK),
+            _ => (Kernel::ReconstructStrassen2, [ld, width], 128),
         };
+        let blocks = grid(entries, [threads, 8]);
         let plane = ld * width;
         let (plane, ld, ldc, moduli) = (plane as i64, ld as c_int, rows as i64, moduli as c_int);
         let (rows, columns, read_c) = (rows as c_int, columns as c_int, c_int::from(beta != 0.0));
         launch!(
-            self, kernel, blocks, residues, plane, ld, rows, columns, s, t, moduli, crt, mu, nu, beta,
-            read_c, c, ldc, check
+            self, kernel, blocks, threads, residues, plane, ld, rows, columns, s, t, moduli, crt, mu, nu,
+            beta, read_c, c, ldc, check
         )
     }
 }

@@ -405,7 +405,7 @@ impl Attempt {
         };
         self.report = Some(report.clone());
         let blocks = run.product_blocks(&plan).ok_or(Stop::Declined(Reason::NoMemory))?;
-        let report = Report { strassen: blocks.layout.strassen.into(), ..report };
+        let report = Report { strassen: blocks.layout.levels, ..report };
         self.report = Some(report.clone());
         let done = unsafe { run.compute(&plan, &blocks, c_on_device, &mut self.progress) };
         let report = Report { checked: settings.check.then_some(run.checked), ..report };

@@ -1,6 +1,6 @@
 //! Which product a device computes with. The one in use is cuBLAS with a separate reduction. The other, with the reduction inside
 //! (kernels/product_*.cu, called fused here), has not run on hardware yet and is for measurements: OZ2_CUDA_PRODUCT=fused asks for it.
-//! It can have a level of Strassen's form (docs/gpu.md).
+//! It can have levels of Strassen's form (docs/gpu.md).
 //! Before its first use on a device it must agree with cuBLAS there, byte for byte; else that device stays with cuBLAS.
 
 use std::ffi::{CStr, c_int, c_uint};
@@ -12,6 +12,7 @@ use super::device::{Device, Region, load_module};
 use super::launch::{Launch, Parameter};
 use super::library::Fault;
 use crate::ozaki::moduli::{MODULI, canonical};
+use crate::ozaki::strassen::{MOST_LEVELS, PRODUCTS};
 
 /// A kernel of the fused product. Its tiles have 128 columns.
 struct Variant {
@@ -25,7 +26,7 @@ struct Variant {
     shared: usize,
 }
 
-/// The kernels of one source, the one for large products first.
+/// The kernels of one source.
 struct Family {
     file: &'static str,
     text: &'static str,
@@ -33,7 +34,8 @@ struct Family {
     maps: bool,
     /// Blocks that fit a multiprocessor.
     resident: usize,
-    variants: &'static [Variant],
+    /// By the size of their tiles, that for large products first; of each the clusters that there are.
+    sizes: &'static [&'static [Variant]],
 }
 
 static MMA: Family = Family {
@@ -41,19 +43,27 @@ static MMA: Family = Family {
     text: include_str!("../../../kernels/ptx/product_mma.compute_80.ptx"),
     maps: false,
     resident: 2,
-    variants: &[Variant { entry: c"oz2_product_mma", rows: 128, cluster: 1, threads: 128, shared: 0 }],
+    sizes: &[&[Variant { entry: c"oz2_product_mma", rows: 128, cluster: 1, threads: 128, shared: 0 }]],
 };
+
+const fn wgmma(entry: &'static CStr, rows: usize, cluster: usize) -> Variant {
+    Variant { entry, rows, cluster, threads: 384, shared: 197_888 }
+}
 
 static WGMMA: Family = Family {
     file: "product_wgmma",
     text: include_str!("../../../kernels/ptx/product_wgmma.compute_90a.ptx"),
     maps: true,
     resident: 1,
-    variants: &[
-        Variant { entry: c"oz2_product_wgmma_256_2", rows: 256, cluster: 2, threads: 384, shared: 197_888 },
-        Variant { entry: c"oz2_product_wgmma_128_1", rows: 128, cluster: 1, threads: 384, shared: 197_888 },
+    sizes: &[
+        &[wgmma(c"oz2_product_wgmma_256_1", 256, 1), wgmma(c"oz2_product_wgmma_256_2", 256, 2)],
+        &[wgmma(c"oz2_product_wgmma_128_1", 128, 1), wgmma(c"oz2_product_wgmma_128_2", 128, 2)],
     ],
 };
+
+/// Blocks of a cluster for larger and smaller tiles, by the model of the time; the last table of scripts/gpu-check tells what is
+/// faster. OZ2_CUDA_CLUSTER=1 or 2 in the environment is for both sizes, for measurements.
+const CLUSTERS: [usize; 2] = [2, 1];
 
 /// Columns of a tile.
 const COLUMNS: usize = 128;
@@ -65,15 +75,27 @@ const LEAST_ROUNDS: usize = 6;
 /// The fused product of a device.
 pub struct Fused {
     family: &'static Family,
+    /// The one for large products first.
+    variants: Vec<&'static Variant>,
     functions: Vec<CUfunction>,
     multiprocessors: usize,
-    /// On the device, the number of the modulus of every plane: without Strassen's form, then with it.
+    /// On the device, the number of the modulus of every plane: without Strassen's form, then with one level of it, then with two.
     modulus_of: CUdeviceptr,
 }
 
 /// Is the fused product asked for?
 pub fn is_wanted() -> bool {
     std::env::var_os("OZ2_CUDA_PRODUCT").is_some_and(|value| value == "fused")
+}
+
+/// The kernels of a family that are used, the one for large products first.
+fn chosen(family: &'static Family) -> Vec<&'static Variant> {
+    let wanted = std::env::var("OZ2_CUDA_CLUSTER").ok().and_then(|value| value.parse().ok());
+    let choose = |(of_size, usual): (&'static &'static [Variant], usize)| {
+        let cluster = wanted.unwrap_or(usual);
+        of_size.iter().find(|variant| variant.cluster == cluster).unwrap_or(&of_size[0])
+    };
+    family.sizes.iter().zip(CLUSTERS).map(choose).collect()
 }
 
 /// As CUtensorMap: made by the driver.
@@ -124,8 +146,12 @@ impl Device {
     /// Loads the fused product and compares it with cuBLAS. False: this device has none, or it did not pass.
     pub fn start_fused(&mut self) -> bool {
         let started = self.enter().and_then(|_current| self.try_fused());
+        let kernels: Vec<&CStr> =
+            self.fused.iter().flat_map(|fused| &fused.variants).map(|variant| variant.entry).collect();
         match &started {
-            Ok(Some(file)) => tracing::debug!(file, "the fused product agrees with cuBLAS and is used"),
+            Ok(Some(file)) => {
+                tracing::debug!(file, ?kernels, "the fused product agrees with cuBLAS and is used");
+            }
             Ok(None) => tracing::debug!("no fused product for this device: cuBLAS"),
             Err(why) => tracing::debug!(why = format!("{why:?}"), "the fused product is not used: cuBLAS"),
         }
@@ -145,10 +171,11 @@ impl Device {
             _ => return Ok(None),
         };
         let driver = &self.libraries.driver;
-        let entries: Vec<&CStr> = family.variants.iter().map(|variant| variant.entry).collect();
+        let variants = chosen(family);
+        let entries: Vec<&CStr> = variants.iter().map(|variant| variant.entry).collect();
         let functions = load_module(self.libraries, family.file, family.text, &entries)?;
         const MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
-        for (variant, &function) in family.variants.iter().zip(&functions) {
+        for (variant, &function) in variants.iter().zip(&functions) {
             if variant.shared > 0 {
                 // SAFETY: a function that was loaded just now.
                 unsafe {
@@ -156,32 +183,32 @@ impl Device {
                 };
             }
         }
-        let of_plane = |plane: usize| match plane.checked_sub(MODULI.len()) {
-            None => plane,
-            Some(plane) => plane / Layout::STRASSEN.planes(1),
+        let of_planes = |levels| {
+            let products = PRODUCTS.pow(levels);
+            (0..products * MODULI.len()).map(move |plane| (plane / products) as c_int)
         };
-        let numbers: [c_int; 8 * MODULI.len()] = std::array::from_fn(|plane| of_plane(plane) as c_int);
-        let mut modulus_of = 0;
+        let numbers: Vec<c_int> = (0..=MOST_LEVELS as u32).flat_map(of_planes).collect();
+        let (bytes, mut modulus_of) = (size_of_val(numbers.as_slice()), 0);
         // SAFETY: the first call writes the address; the second has room for what it copies.
         unsafe {
-            driver.cuMemAlloc_v2(&raw mut modulus_of, size_of_val(&numbers))?;
-            driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), size_of_val(&numbers))?;
+            driver.cuMemAlloc_v2(&raw mut modulus_of, bytes)?;
+            driver.cuMemcpyHtoD_v2(modulus_of, numbers.as_ptr().cast(), bytes)?;
         }
         let multiprocessors = self.multiprocessors()?;
-        self.fused = Some(Fused { family, functions, multiprocessors, modulus_of });
-        let agree = (0..family.variants.len()).try_for_each(|variant| self.compare_with_cublas(variant));
+        let count = variants.len();
+        self.fused = Some(Fused { family, variants, functions, multiprocessors, modulus_of });
+        let agree = (0..count).try_for_each(|variant| self.compare_with_cublas(variant));
         let given_back = self.give_all_back();
         agree.and(given_back)?;
         Ok(Some(family.file))
     }
 
-    /// What this device's product wants of its planes, with so many levels of Strassen's form or as many as it has; a later choice is
-    /// for where memory does not suffice for the ones before.
+    /// What this device's product wants of its planes, with so many levels of Strassen's form if it has them; a later choice is for
+    /// where memory does not suffice for the ones before.
     pub fn layouts(&self, levels: usize) -> &'static [Layout] {
         match (&self.fused, levels) {
             (None, _) => &[Layout::CUBLAS],
-            (Some(_), 0) => &[Layout::FUSED],
-            (Some(_), _) => &[Layout::STRASSEN, Layout::FUSED],
+            (Some(_), levels) => &Layout::FUSED[MOST_LEVELS - levels..],
         }
     }
 
@@ -196,14 +223,14 @@ impl Device {
     ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
         let planes = layout.planes(moduli);
-        let first = if layout.strassen { MODULI.len() * size_of::<c_int>() } else { 0 };
-        let modulus_of = fused.modulus_of + first as u64;
+        // Behind the planes of fewer levels.
+        let first: usize = (0..layout.levels as u32).map(|level| PRODUCTS.pow(level) * MODULI.len()).sum();
+        let modulus_of = fused.modulus_of + (first * size_of::<c_int>()) as u64;
         let rounds = |variant: &Variant| {
             variant.blocks(shape, planes) / (fused.multiprocessors * fused.family.resident).max(1)
         };
-        let variants = fused.family.variants;
-        let large = variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
-        let variant = large.unwrap_or(variants.len() - 1);
+        let large = fused.variants.iter().position(|variant| rounds(variant) >= LEAST_ROUNDS);
+        let variant = large.unwrap_or(fused.variants.len() - 1);
         let regions = [Region::PlanesA, Region::PlanesB, Region::Residues];
         self.fused_launch(variant, shape, (planes, modulus_of), add, regions, usize::MAX)
     }
@@ -219,7 +246,7 @@ impl Device {
         most_blocks: usize,
     ) -> Result<Launch, Fault> {
         let Some(fused) = &self.fused else { return Err(Fault::Status("no fused product", 0)) };
-        let variant = &fused.family.variants[number];
+        let variant = fused.variants[number];
         let [a, b, out] = regions.map(|region| self.existing(region));
         let [rows, columns, pitch] = shape;
         let most = (fused.multiprocessors * fused.family.resident).min(most_blocks) / variant.cluster;

@@ -115,8 +115,8 @@ impl Gpu {
         Buffer { address, count: values.len(), of: PhantomData }
     }
 
-    /// Launches with blocks of 256 threads and waits. Every parameter comes as its own bytes.
-    fn launch(&self, name: &CStr, grid: [usize; 2], parameters: &[Vec<u8>]) {
+    /// Launches with blocks of so many threads and waits. Every parameter comes as its own bytes.
+    fn launch(&self, name: &CStr, grid: [usize; 2], threads: usize, parameters: &[Vec<u8>]) {
         let mut function = 0;
         let found =
             |&&module: &&usize| unsafe { cuModuleGetFunction(&mut function, module, name.as_ptr()) == 0 };
@@ -127,7 +127,7 @@ impl Gpu {
         unsafe {
             ok(
                 "cuLaunchKernel",
-                cuLaunchKernel(function, x, y, 1, 256, 1, 1, 0, 0, all, std::ptr::null_mut()),
+                cuLaunchKernel(function, x, y, 1, threads as c_uint, 1, 1, 0, 0, all, std::ptr::null_mut()),
             );
             ok(&format!("{name:?}"), cuCtxSynchronize());
         }
@@ -190,7 +190,10 @@ impl<T> Drop for Buffer<T> {
 /// Calls a kernel: buffers stand for their addresses, everything else for itself.
 macro_rules! launch {
     ($gpu:expr, $name:expr, $grid:expr, $($parameter:expr),* $(,)?) => {
-        $gpu.launch($name, $grid, &[$($parameter.bytes()),*])
+        launch!($gpu, $name, $grid; 256, $($parameter),*)
+    };
+    ($gpu:expr, $name:expr, $grid:expr; $threads:expr, $($parameter:expr),* $(,)?) => {
+        $gpu.launch($name, $grid, $threads, &[$($parameter.bytes()),*])
     };
 }
 
@@ -914,21 +917,133 @@ fn residues() {
     });
 }
 
-/// The operand of product number `c` (from 0) of Strassen's form, from quarters by half of the lines and half of the inner dimension;
+/// The operands of all products of Strassen's form, from parts by their place along the lines and along the inner dimension;
 /// docs/gpu.md. The lines of A are its rows, those of B its columns.
-fn operand_of_strassen(is_a: bool, c: usize, x: [[i64; 2]; 2]) -> i64 {
-    if is_a {
-        let [[a11, a12], [a21, a22]] = x;
-        let s2 = a21 + a22 - a11;
-        [a11, a12, a12 - s2, a22, a21 + a22, s2, a11 - a21][c]
+fn operands_of_strassen(is_a: bool, x: &[Vec<i64>]) -> Vec<i64> {
+    let half = x.len() / 2;
+    if half == 0 {
+        return vec![x[0][0]];
+    }
+    let quarter = |r: usize, s: usize| -> Vec<Vec<i64>> {
+        x[r * half..][..half].iter().map(|row| row[s * half..][..half].to_vec()).collect()
+    };
+    let of = |x: &[Vec<i64>], y: &[Vec<i64>], sign: i64| -> Vec<Vec<i64>> {
+        x.iter().zip(y).map(|(x, y)| x.iter().zip(y).map(|(x, y)| x + sign * y).collect()).collect()
+    };
+    let all = if is_a {
+        let [a11, a12, a21, a22] = [quarter(0, 0), quarter(0, 1), quarter(1, 0), quarter(1, 1)];
+        let s1 = of(&a21, &a22, 1);
+        let (s2, s3) = (of(&s1, &a11, -1), of(&a11, &a21, -1));
+        let s4 = of(&a12, &s2, -1);
+        [a11, a12, s4, a22, s1, s2, s3]
     } else {
-        let [[b11, b21], [b12, b22]] = x;
-        let t1 = b12 - b11;
-        [b11, b21, b22, b22 - t1 - b21, t1, b22 - t1, b22 - b12][c]
+        let [b11, b21, b12, b22] = [quarter(0, 0), quarter(0, 1), quarter(1, 0), quarter(1, 1)];
+        let t1 = of(&b12, &b11, -1);
+        let (t2, t3) = (of(&b22, &t1, -1), of(&b22, &b12, -1));
+        let t4 = of(&t2, &b21, -1);
+        [b11, b21, b22, t4, t1, t2, t3]
+    };
+    all.iter().flat_map(|x| operands_of_strassen(is_a, x)).collect()
+}
+
+/// Both operands for the kernel of some levels, and what it is to make of them.
+struct OperandsOfStrassen<'a> {
+    levels: usize,
+    moduli: usize,
+    operands: &'a [Residues; 2],
+    permuted: bool,
+    padded: [usize; 2],
+    pitch: usize,
+    want: [Vec<i8>; 2],
+}
+
+impl<'a> OperandsOfStrassen<'a> {
+    /// `which`: 3 leaves out A, 4 leaves out B. The operands are cut anywhere from their middle on.
+    fn new(levels: usize, moduli: usize, which: usize, operands: &'a [Residues; 2]) -> Self {
+        let (side, permuted) = (1 << levels, moduli % 2 == 0);
+        let length = operands[0].length;
+        let pitch = length.div_ceil(side).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
+        let padded = [0, 1].map(|o| {
+            let multiple = if permuted && o == 0 { 64 } else { 8 };
+            let present = which != 3 + o;
+            if present { operands[o].lines.div_ceil(side).next_multiple_of(multiple) } else { 0 }
+        });
+        let planes = 7usize.pow(levels as u32) * moduli;
+        let want = [0, 1].map(|o| {
+            let Residues { lines, scaled, .. } = &operands[o];
+            let residue = |l: usize, i: usize, h: usize| {
+                if i < *lines && h < length { reference::residue(&scaled[i][h], l).into() } else { 0 }
+            };
+            let mut want = vec![0; planes * padded[o] * pitch];
+            for at in 0..moduli * padded[o] * pitch {
+                let (l, place, h) = (at / (padded[o] * pitch), at / pitch % padded[o], at % pitch);
+                let i = if permuted && o == 0 { line_at(place) } else { place };
+                let of_line = |r: usize| (0..side).map(move |s| (i + r * padded[o], h + s * pitch));
+                let parts: Vec<Vec<i64>> =
+                    (0..side).map(|r| of_line(r).map(|(i, h)| residue(l, i, h)).collect()).collect();
+                for (c, x) in operands_of_strassen(o == 0, &parts).into_iter().enumerate() {
+                    let plane = l * planes / moduli + c;
+                    want[(plane * padded[o] + place) * pitch + h] = canonical(x, l) as i8;
+                }
+            }
+            want
+        });
+        Self { levels, moduli, operands, permuted, padded, pitch, want }
+    }
+
+    fn check(&self, gpu: &Gpu) {
+        let Self { levels, operands, padded, .. } = self;
+        let (kernel, tile, depth, threads) = match levels {
+            1 => (c"oz2_residues_strassen_1", 8, 128, 256),
+            _ => (c"oz2_residues_strassen_2", 4, 64, 128),
+        };
+        let x = operands.each_ref().map(|o| {
+            let (along, extra, offset) = o.stored;
+            Stored::new(&o.values, along, extra, offset).on(gpu)
+        });
+        let out = self.want.each_ref().map(|want| gpu.buffer(&vec![0x55i8; want.len() + 12]));
+        let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
+        let [width, along] = gpu.tiles(1, 1, self.pitch, depth);
+        launch!(
+            gpu,
+            kernel,
+            [width * (padded[0].div_ceil(tile) + padded[1].div_ceil(tile)), along];
+            threads,
+            x[0].at,
+            x[0].line_stride,
+            x[0].element_stride,
+            operands[0].lines as i32,
+            padded[0] as i32,
+            scales[0],
+            out[0],
+            x[1].at,
+            x[1].line_stride,
+            x[1].element_stride,
+            operands[1].lines as i32,
+            padded[1] as i32,
+            scales[1],
+            out[1],
+            operands[0].length as i32,
+            self.moduli as i32,
+            self.pitch as i64,
+            i32::from(self.permuted),
+        );
+        for (o, want) in self.want.iter().enumerate() {
+            let got = out[o].read();
+            let (got, behind) = got.split_at(want.len());
+            assert!(behind.iter().all(|&x| x == 0x55));
+            if let Some(at) = (0..want.len()).find(|&at| got[at] != want[at]) {
+                let (plane, place) = (at / (padded[o] * self.pitch), at / self.pitch % padded[o]);
+                let (h, got, want) = (at % self.pitch, got[at], want[at]);
+                panic!(
+                    "{levels} levels operand {o} plane {plane} place {place} element {h}: {got}, not {want}"
+                );
+            }
+        }
     }
 }
 
-/// The seven operands of both matrices, cut anywhere from the middle on.
+/// The operands of all products of both matrices, with one level and with two.
 #[test]
 fn residues_of_strassen() {
     let mut random = Random(16);
@@ -940,75 +1055,13 @@ fn residues_of_strassen() {
         let b = Residues::draw(&mut random, (others, length), (other_along, other_extra, other_offset));
         data.push((2 + number % 19, number % 5, [a, b]));
     }
-    on_the_device(|gpu| {
-        for (n, which, operands) in &data {
-            let permuted = n % 2 == 0;
-            let length = operands[0].length;
-            let pitch = length.div_ceil(2).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
-            let present = [*which != 3, *which != 4];
-            let padded = [0, 1].map(|o| {
-                let multiple = if permuted && o == 0 { 64 } else { 8 };
-                if present[o] { operands[o].lines.div_ceil(2).next_multiple_of(multiple) } else { 0 }
-            });
-            let x = operands.each_ref().map(|o| {
-                let (along, extra, offset) = o.stored;
-                Stored::new(&o.values, along, extra, offset).on(gpu)
-            });
-            let out = [0, 1].map(|o| gpu.buffer(&vec![0x55i8; 7 * n * padded[o] * pitch + 12]));
-            let scales = operands.each_ref().map(|o| gpu.buffer(&o.scales));
-            let [width, along] = gpu.tiles(1, 1, pitch, 128);
-            launch!(
-                gpu,
-                c"oz2_residues_strassen",
-                [width * (padded[0].div_ceil(8) + padded[1].div_ceil(8)), along],
-                x[0].at,
-                x[0].line_stride,
-                x[0].element_stride,
-                operands[0].lines as i32,
-                padded[0] as i32,
-                scales[0],
-                out[0],
-                x[1].at,
-                x[1].line_stride,
-                x[1].element_stride,
-                operands[1].lines as i32,
-                padded[1] as i32,
-                scales[1],
-                out[1],
-                length as i32,
-                *n as i32,
-                pitch as i64,
-                i32::from(permuted),
-            );
-            for o in [0, 1] {
-                let operand = &operands[o];
-                let got = out[o].read();
-                let end = 7 * n * padded[o] * pitch;
-                assert!(got[end..].iter().all(|&x| x == 0x55));
-                let residue = |l: usize, i: usize, h: usize| {
-                    let inside = i < operand.lines && h < length;
-                    if inside { i64::from(reference::residue(&operand.scaled[i][h], l)) } else { 0 }
-                };
-                for l in 0..*n {
-                    for place in 0..padded[o] {
-                        let i = if permuted && o == 0 { line_at(place) } else { place };
-                        for h in 0..pitch {
-                            let quarters =
-                                [0, 1].map(|r| [0, 1].map(|s| residue(l, i + r * padded[o], h + s * pitch)));
-                            for c in 0..7 {
-                                let got = got[((7 * l + c) * padded[o] + place) * pitch + h];
-                                let want = canonical(operand_of_strassen(o == 0, c, quarters), l) as i8;
-                                assert_eq!(
-                                    got, want,
-                                    "operand {o} product {c} modulus {l} line {i} element {h}"
-                                );
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    });
+    let cases: Vec<_> = data
+        .iter()
+        .flat_map(|(n, which, operands)| {
+            [1, 2].map(|levels| OperandsOfStrassen::new(levels, *n, *which, operands))
+        })
+        .collect();
+    on_the_device(|gpu| cases.iter().for_each(|case| case.check(gpu)));
 }
 
 /// Scaling and residues are one pass: the code for all moduli loads elements at no more places than that for one would.
@@ -1018,13 +1071,16 @@ fn an_element_is_read_once() {
         let count = |text: &str, what: &[&str]| {
             text.lines().filter(|line| what.iter().all(|part| line.contains(part))).count()
         };
-        for (name, quarters, words) in [("oz2_residues(", 1, MODULI.len()), ("oz2_residues_strassen(", 4, 7)]
-        {
+        for (name, parts, words, word) in [
+            ("oz2_residues(", 1, MODULI.len(), "st.global.u32"),
+            ("oz2_residues_strassen_1(", 4, 7, "st.global.u32"),
+            ("oz2_residues_strassen_2(", 16, 49, "st.global.u16"),
+        ] {
             let code = text.split(".entry ").find(|part| part.starts_with(name)).unwrap();
             // Pairs and single ones of four neighbours, and a single one into the tile, unrolled.
             let loads = count(code, &["ld.global", "64 "]);
-            assert!((5 * quarters..20 * quarters).contains(&loads), "{name} {loads}");
-            assert_eq!(count(code, &["st.global.u32"]), words, "words of all moduli, or of one");
+            assert!((parts..20 * parts).contains(&loads), "{name} {loads}");
+            assert_eq!(count(code, &[word]), words, "words of all moduli, or of one");
             assert_eq!(count(code, &[".local"]), 0, "all in registers");
         }
     }
@@ -1224,7 +1280,7 @@ fn reconstruct(
             }
         }
     }
-    let launch = (c"oz2_reconstruct", gpu.tiles(rows, 256, columns, 8));
+    let launch = (c"oz2_reconstruct", gpu.tiles(rows, 256, columns, 8), 256);
     reconstruct_from(
         gpu,
         launch,
@@ -1236,46 +1292,69 @@ fn reconstruct(
         c,
     );
 
-    // The same from seven products of half the size, of which three are any.
-    let (ld, half) = (rows.div_ceil(2) + 1, columns.div_ceil(2));
-    let plane = ld * half;
-    let mut products = vec![0i8; 7 * n * plane];
-    let mut random = Random(values.len() as u64);
-    for l in 0..n {
-        let mut any = || i64::from(canonical(random.next() as i32 as i64, l));
-        for j in 0..half {
-            for i in 0..ld {
-                let at = |row: usize, column: usize| match row < rows && column < columns {
-                    true => i64::from(reference::residue(&values[column * rows + row], l)),
-                    false => 0,
-                };
-                let [c11, c12, c21, c22] = [at(i, j), at(i, j + half), at(i + ld, j), at(i + ld, j + half)];
-                let [m1, m5, m6] = [any(), any(), any()];
-                let (m2, m3, m7) = (c11 - m1, c12 - m1 - m6 - m5, c22 - m1 - m6 - m5);
-                let all = [m1, m2, m3, m1 + m6 + m7 - c21, m5, m6, m7];
-                for (c, m) in all.into_iter().enumerate() {
-                    products[(7 * l + c) * plane + j * ld + i] = canonical(m, l) as i8;
+    for levels in [1, 2] {
+        let (kernel, threads) = match levels {
+            1 => (c"oz2_reconstruct_strassen_1", 256),
+            _ => (c"oz2_reconstruct_strassen_2", 128),
+        };
+        let side = 1 << levels;
+        let (ld, width) = (rows.div_ceil(side) + 1, columns.div_ceil(side));
+        let (plane, products) = (ld * width, 7usize.pow(levels as u32));
+        let mut planes = vec![0i8; products * n * plane];
+        let mut random = Random(values.len() as u64);
+        for l in 0..n {
+            let mut any = || canonical(random.next() as i32 as i64, l).into();
+            for j in 0..width {
+                for i in 0..ld {
+                    let at = |row: usize, column: usize| match row < rows && column < columns {
+                        true => i64::from(reference::residue(&values[column * rows + row], l)),
+                        false => 0,
+                    };
+                    let along = |r: usize| (0..side).map(move |s| (i + r * ld, j + s * width));
+                    let parts: Vec<Vec<i64>> =
+                        (0..side).map(|r| along(r).map(|(row, column)| at(row, column)).collect()).collect();
+                    for (c, m) in products_of_strassen(&parts, &mut any).into_iter().enumerate() {
+                        planes[(products * l + c) * plane + j * ld + i] = canonical(m, l) as i8;
+                    }
                 }
             }
         }
+        reconstruct_from(
+            gpu,
+            (kernel, gpu.tiles(ld, threads, width, 8), threads),
+            n,
+            (&planes, plane, ld, ldc),
+            values,
+            (row_scales, column_scales),
+            (alpha, beta),
+            c,
+        );
     }
-    let launch = (c"oz2_reconstruct_strassen", gpu.tiles(ld, 256, half, 8));
-    reconstruct_from(
-        gpu,
-        launch,
-        n,
-        (&products, plane, ld, ldc),
-        values,
-        (row_scales, column_scales),
-        (alpha, beta),
-        c,
-    );
+}
+
+/// Products of Strassen's form that give these parts of C, by their rows and columns: of every seven, three are any.
+fn products_of_strassen(c: &[Vec<i64>], any: &mut impl FnMut() -> i64) -> Vec<i64> {
+    let half = c.len() / 2;
+    if half == 0 {
+        return vec![c[0][0]];
+    }
+    let mut all: [Vec<Vec<i64>>; 7] = std::array::from_fn(|_| vec![vec![0; half]; half]);
+    for i in 0..half {
+        for j in 0..half {
+            let [c11, c12, c21, c22] = [c[i][j], c[i][j + half], c[i + half][j], c[i + half][j + half]];
+            let [m1, m5, m6] = [any(), any(), any()];
+            let (m2, m3, m7) = (c11 - m1, c12 - m1 - m6 - m5, c22 - m1 - m6 - m5);
+            let m = [m1, m2, m3, m1 + m6 + m7 - c21, m5, m6, m7];
+            all.iter_mut().zip(m).for_each(|(all, m)| all[i][j] = m);
+        }
+    }
+    all.iter().flat_map(|part| products_of_strassen(part, any)).collect()
 }
 
 #[allow(clippy::too_many_arguments, reason = "what the kernel takes")]
 fn reconstruct_from(
     gpu: &Gpu,
-    (kernel, grid): (&CStr, [usize; 2]),
+    (kernel, grid, threads): (&CStr, [usize; 2], usize),
     n: usize,
     (residues, plane, ld, ldc): (&[i8], usize, usize, usize),
     values: &[BigInt],
@@ -1299,7 +1378,8 @@ fn reconstruct_from(
     launch!(
         gpu,
         kernel,
-        grid,
+        grid;
+        threads,
         planes,
         plane as i64,
         ld as i32,
