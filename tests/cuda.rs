@@ -624,7 +624,10 @@ fn wrong_bits() {
     }
     println!("wrong bits: {repaired} repaired, {silent} without effect");
     // Smaller planes have more padding.
-    assert!(repaired > rounds / [3, 6, 12][levels()] && stays > rounds * 5 / 8, "{repaired} {silent} {stays}");
+    assert!(
+        repaired > rounds / [3, 6, 12][levels()] && stays > rounds * 5 / 8,
+        "{repaired} {silent} {stays}"
+    );
     start_anew();
 }
 
