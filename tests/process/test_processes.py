@@ -61,6 +61,13 @@ def test_end_during_calls(build, blas, how):
     good(preloaded([build("ending.c"), how, 50], blas=blas, OZ2_NUM_THREADS="3"))
 
 
+def test_linked_blas_is_not_opened(build, blas, tmp_path):
+    """Then no moment is wrong for the end of the process. glibc tells what it opens."""
+    good(preloaded([build("product.c"), 60, 50, 40], blas=blas, OZ2_DEVICES="none", LD_DEBUG="files", LD_DEBUG_OUTPUT=tmp_path / "log"))
+    (log,) = [path.read_text() for path in tmp_path.iterdir()]
+    assert "calling fini: %s" % BLAS[blas] in log and "opening file" not in log, log
+
+
 def test_first_call_while_libgfortran_ends(build, blas):
     """Its destructor waits meanwhile. If its initialisers ran again now, it would end the process with `Duplicate key found`."""
     line = build("line.f90", "-shared", "-fPIC", libraries=())
