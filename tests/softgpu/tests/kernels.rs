@@ -960,7 +960,7 @@ struct OperandsOfStrassen<'a> {
 impl<'a> OperandsOfStrassen<'a> {
     /// `which`: 3 leaves out A, 4 leaves out B. The operands are cut anywhere from their middle on.
     fn new(levels: usize, moduli: usize, which: usize, operands: &'a [Residues; 2]) -> Self {
-        let (side, permuted) = (1 << levels, moduli % 2 == 0);
+        let (side, permuted) = (1 << levels, moduli.is_multiple_of(2));
         let length = operands[0].length;
         let pitch = length.div_ceil(side).next_multiple_of(16) + 16 * (operands[0].stored.1 % 2);
         let padded = [0, 1].map(|o| {
