@@ -261,11 +261,18 @@ fn strassen() {
         let p = problem(&mut random, shape, (0, 0));
         assert_eq!(levels_of(&p, &settings(15, 2), PLAIN, "small"), least(levels), "{shape:?}");
     }
-    let p = problem(&mut random, (150, 130, 300), (0, 0));
+    // What a device takes for itself and for a small call is no workspace of the others.
+    start_anew();
+    levels_of(&problem(&mut random, (4, 4, 3), (0, 0)), &settings(15, 0), PLAIN, "a new device");
+    let (before, p) = (used(), problem(&mut random, (150, 130, 300), (0, 0)));
     let mut taken = Vec::new();
+    // Downwards, so that what a call has kept is too much for the next.
     for workspace in [1 << 30, 12_000_000, 6_000_000, 3_000_000, 1_500_000, 1_000_000] {
         let settings = Settings { workspace: Some(workspace), ..settings(15, 2) };
         taken.push(levels_of(&p, &settings, PLAIN, &format!("{workspace} bytes")));
+        // Beside it are the statistics of the lines.
+        let held = used() - before;
+        assert!(held < workspace as u64 + 30_000, "{held} of {workspace} bytes");
     }
     if is_fused() {
         assert!(
@@ -519,6 +526,14 @@ fn graphs() {
     start_anew();
 }
 
+/// Bytes in use on the software device.
+fn used() -> u64 {
+    static USED: Symbol = Symbol::new(c"softgpu_used");
+    // SAFETY: the function of this name takes the number of a device.
+    let used: extern "C" fn(i32) -> u64 = unsafe { std::mem::transmute(function(&USED)) };
+    used(0)
+}
+
 /// What a call launches once its plan is made: with the fused product three kernels.
 fn three_launches() {
     let mut random = Random(28);
@@ -624,7 +639,10 @@ fn wrong_bits() {
     }
     println!("wrong bits: {repaired} repaired, {silent} without effect");
     // Smaller planes have more padding.
-    assert!(repaired > rounds / [3, 6, 12][levels()] && stays > rounds * 5 / 8, "{repaired} {silent} {stays}");
+    assert!(
+        repaired > rounds / [3, 6, 12][levels()] && stays > rounds * 5 / 8,
+        "{repaired} {silent} {stays}"
+    );
     start_anew();
 }
 
