@@ -219,6 +219,20 @@ fn counts() -> Vec<(String, u64)> {
     text.lines().filter_map(pair).collect()
 }
 
+/// What a call before has left is given back at any step of the next where it is too much, also what holds operands already.
+fn memory_of_the_call_before() {
+    let mut random = Random(31);
+    let long = problem(&mut random, (200, 200, 2000), (6, 6));
+    let wide = problem(&mut random, (300, 300, 16), (0, 0));
+    let plain = |moduli: usize| Settings { mode: Mode::Accurate, moduli, ..common::DEFAULTS };
+    for workspace in (8..18).map(|megabytes| megabytes * 1_000_000) {
+        start_anew();
+        long.run_with(&CUDA, &plain(3), PLAIN);
+        let settings = Settings { workspace: Some(workspace), ..plain(20) };
+        check(&wide, &settings, PLAIN, &format!("{workspace} bytes after a longer call"));
+    }
+}
+
 /// One level and two of Strassen's form, where the environment wants none: every number of moduli, all transposes and leading dimensions,
 /// sizes that are no multiples of anything, an inner dimension of two blocks; and fewer levels or smaller blocks for less memory.
 fn strassen() {
@@ -662,6 +676,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     random_calls();
     long_inner_dimension();
     strassen();
+    memory_of_the_call_before();
     fused_or_not();
     three_launches();
     graphs();
