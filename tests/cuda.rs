@@ -219,6 +219,20 @@ fn counts() -> Vec<(String, u64)> {
     text.lines().filter_map(pair).collect()
 }
 
+/// What a call before has left is given back at any step of the next where it is too much, also what holds operands already.
+fn memory_of_the_call_before() {
+    let mut random = Random(31);
+    let long = problem(&mut random, (200, 200, 2000), (6, 6));
+    let wide = problem(&mut random, (300, 300, 16), (0, 0));
+    let plain = |moduli: usize| Settings { mode: Mode::Accurate, moduli, ..common::DEFAULTS };
+    for workspace in (8..18).map(|megabytes| megabytes * 1_000_000) {
+        start_anew();
+        long.run_with(&CUDA, &plain(3), PLAIN);
+        let settings = Settings { workspace: Some(workspace), ..plain(20) };
+        check(&wide, &settings, PLAIN, &format!("{workspace} bytes after a longer call"));
+    }
+}
+
 /// One level and two of Strassen's form, where the environment wants none: every number of moduli, all transposes and leading dimensions,
 /// sizes that are no multiples of anything, an inner dimension of two blocks; and fewer levels or smaller blocks for less memory.
 fn strassen() {
@@ -261,11 +275,18 @@ fn strassen() {
         let p = problem(&mut random, shape, (0, 0));
         assert_eq!(levels_of(&p, &settings(15, 2), PLAIN, "small"), least(levels), "{shape:?}");
     }
-    let p = problem(&mut random, (150, 130, 300), (0, 0));
+    // What a device takes for itself and for a small call is no workspace of the others.
+    start_anew();
+    levels_of(&problem(&mut random, (4, 4, 3), (0, 0)), &settings(15, 0), PLAIN, "a new device");
+    let (before, p) = (used(), problem(&mut random, (150, 130, 300), (0, 0)));
     let mut taken = Vec::new();
+    // Downwards, so that what a call has kept is too much for the next.
     for workspace in [1 << 30, 12_000_000, 6_000_000, 3_000_000, 1_500_000, 1_000_000] {
         let settings = Settings { workspace: Some(workspace), ..settings(15, 2) };
         taken.push(levels_of(&p, &settings, PLAIN, &format!("{workspace} bytes")));
+        // Beside it are the statistics of the lines.
+        let held = used() - before;
+        assert!(held < workspace as u64 + 30_000, "{held} of {workspace} bytes");
     }
     if is_fused() {
         assert!(
@@ -519,6 +540,14 @@ fn graphs() {
     start_anew();
 }
 
+/// Bytes in use on the software device.
+fn used() -> u64 {
+    static USED: Symbol = Symbol::new(c"softgpu_used");
+    // SAFETY: the function of this name takes the number of a device.
+    let used: extern "C" fn(i32) -> u64 = unsafe { std::mem::transmute(function(&USED)) };
+    used(0)
+}
+
 /// What a call launches once its plan is made: with the fused product three kernels.
 fn three_launches() {
     let mut random = Random(28);
@@ -647,6 +676,7 @@ fn everything_is_bit_equal_to_the_portable_engine() {
     random_calls();
     long_inner_dimension();
     strassen();
+    memory_of_the_call_before();
     fused_or_not();
     three_launches();
     graphs();

@@ -57,31 +57,20 @@ impl Run<'_> {
         let layout = blocks.layout;
         let rows = layout.rows(blocks.rows);
         let (columns, pitch) = (layout.columns(blocks.columns), layout.length(blocks.length));
-        if self.device.held() + blocks.product_bytes(moduli) > self.limit {
-            self.device.give_back(Region::Bounds)?; // blocks of the plan may be larger than those of the products
-        }
-        for (raw, lines, on_device) in
-            [(Region::RawA, blocks.rows, self.a.on_device), (Region::RawB, blocks.columns, self.b.on_device)]
-        {
-            if !on_device {
-                let before = self.device.existing(raw);
-                if self.device.region(raw, 8 * lines * blocks.length)? != before {
-                    let operand = if raw == Region::RawA { &mut self.a } else { &mut self.b };
-                    operand.raw_holds = None;
-                }
-            }
-        }
         let planes = layout.planes(moduli);
-        self.device.region(Region::PlanesA, planes * rows * pitch)?;
-        self.device.region(Region::PlanesB, planes * columns * pitch)?;
+        let sums = if layout.sums { 4 * blocks.group * rows * columns } else { 0 };
+        let result = 8 * blocks.rows * blocks.columns;
         (self.a.planes_hold, self.b.planes_hold) = (None, None);
-        if layout.sums {
-            self.device.region(Region::Sums, 4 * blocks.group * rows * columns)?;
-        }
-        self.device.region(Region::Residues, planes * rows * columns)?;
-        for (region, _) in SLOTS {
-            self.device.region(region, 8 * blocks.rows * blocks.columns)?;
-        }
+        self.take(&[
+            (Region::RawA, self.a.raw_bytes(blocks.rows, blocks.length)),
+            (Region::RawB, self.b.raw_bytes(blocks.columns, blocks.length)),
+            (Region::PlanesA, planes * rows * pitch),
+            (Region::PlanesB, planes * columns * pitch),
+            (Region::Sums, sums),
+            (Region::Residues, planes * rows * columns),
+            (SLOTS[0].0, result),
+            (SLOTS[1].0, result),
+        ])?;
         for (half, event) in [Event::Staged0, Event::Staged1].into_iter().enumerate() {
             self.device.wait_here(event)?;
             self.device

@@ -256,6 +256,11 @@ impl Device {
         Ok(free)
     }
 
+    /// Bytes of a region.
+    pub fn size(&self, which: Region) -> usize {
+        self.regions[which as usize].1
+    }
+
     /// A region of at least `bytes`; growing it loses what it held.
     pub fn region(&mut self, which: Region, bytes: usize) -> Result<CUdeviceptr, Fault> {
         let (address, size) = self.regions[which as usize];

@@ -79,18 +79,15 @@ impl Run<'_> {
     /// Takes all memory of the plan at once: a region that grows later would lose what it holds.
     fn take_regions(&mut self, blocks: &Blocks) -> Result<(), Fault> {
         let (rows, columns, pitch) = (padded(blocks.rows), padded(blocks.columns), padded(blocks.length));
-        if !self.a.on_device {
-            self.device.region(Region::RawA, 8 * blocks.rows * blocks.length)?;
-        }
-        if !self.b.on_device {
-            self.device.region(Region::RawB, 8 * blocks.columns * blocks.length)?;
-        }
-        self.device.region(Region::PlanesA, rows * pitch)?;
-        self.device.region(Region::PlanesB, columns * pitch)?;
-        self.device.region(Region::Sums, 4 * rows * columns)?;
-        self.device.region(Region::Bounds, 8 * rows * columns)?;
         self.device.region(Region::Constants, CONSTANT_BYTES)?;
-        Ok(())
+        self.take(&[
+            (Region::RawA, self.a.raw_bytes(blocks.rows, blocks.length)),
+            (Region::RawB, self.b.raw_bytes(blocks.columns, blocks.length)),
+            (Region::PlanesA, rows * pitch),
+            (Region::PlanesB, columns * pitch),
+            (Region::Sums, 4 * rows * columns),
+            (Region::Bounds, 8 * rows * columns),
+        ])
     }
 
     /// G of a rectangle, in the region for bounds.

@@ -124,6 +124,11 @@ impl Operand {
         Self { lines, raw, planes, on_device, raw_holds: None, planes_hold: None, statistics }
     }
 
+    /// Bytes that so many lines and elements take on the device beside what is there already.
+    pub(super) fn raw_bytes(&self, lines: usize, length: usize) -> usize {
+        if self.on_device { 0 } else { 8 * lines * length }
+    }
+
     pub(super) fn piece(
         &self,
         (first_line, lines): (usize, usize),
@@ -252,6 +257,30 @@ impl<'a> Run<'a> {
             self.phase = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// Makes regions of at least these bytes. Where more than the limit would be held with what is there of earlier steps and calls,
+    /// what is too large or not wanted is given back before.
+    pub(super) fn take(&mut self, wanted: &[(Region, usize)]) -> Result<(), Fault> {
+        use Region::*;
+        const LARGE: [Region; 9] = [RawA, RawB, PlanesA, PlanesB, Sums, Residues, Bounds, C0, C1];
+        let bytes = |region| wanted.iter().find(|one| one.0 == region).map_or(0, |one| one.1);
+        let held: usize = LARGE.iter().map(|&region| bytes(region).max(self.device.size(region))).sum();
+        for region in LARGE {
+            let (size, bytes) = (self.device.size(region), bytes(region));
+            let is_kept = size >= bytes && (size == bytes || held <= self.limit);
+            if !is_kept {
+                self.device.give_back(region)?;
+                for operand in [&mut self.a, &mut self.b].into_iter().filter(|operand| operand.raw == region)
+                {
+                    operand.raw_holds = None;
+                }
+            }
+        }
+        wanted.iter().filter(|one| one.1 > 0).try_for_each(|&(region, bytes)| {
+            self.device.region(region, bytes)?;
+            Ok(())
+        })
     }
 
     pub(super) fn write<T: Copy>(&self, to: CUdeviceptr, values: &[T]) -> Result<(), Fault> {
