@@ -306,7 +306,7 @@ def test_little_memory(gpu, build, trace, mode):
     whole = only_cuda(gpu(command, **trace.options), 5)
     products = trace.count("cublasGemmStridedBatchedEx")
     assert products == 10, "one for the bound and one for all moduli: %d" % products
-    blocks = silent(only_cuda(gpu(command, SOFTGPU_MEM="40M", **mode, **trace.options), 5))
+    blocks = silent(only_cuda(gpu(command, SOFTGPU_MEM="34M", **mode, **trace.options), 5))
     assert trace.count("cublasGemmStridedBatchedEx") > products + 20, "there were no blocks"
     assert hash_of(blocks) == hash_of(whole)
 
@@ -458,7 +458,7 @@ def test_lost_device_in_blocks(gpu, build):
     """A part of C is written already: only the rest is computed elsewhere."""
     command = [build("product.c"), 300, 200, 500]
     for number in (9, 15, 21, 30):
-        result = gpu(command, OZ2_ENGINE="auto", SOFTGPU_MEM="40M",
+        result = gpu(command, OZ2_ENGINE="auto", SOFTGPU_MEM="34M",
                      SOFTGPU_FAULT="cublasGemmStridedBatchedEx@%d=14!" % number)
         survives(result)
 
