@@ -358,7 +358,8 @@ def check_forms(library_path, levels, rehearse):
         if told.get("strassen") == levels:
             taken += 1
             print(f"N {moduli} {what}: right", flush=True)
-    print("RIGHT" if 2 * taken > len(problems) else f"WRONG Strassen {levels}: {taken} of {len(problems)} calls had these levels", flush=True)
+    few = f"WRONG Strassen {levels}: {taken} of {len(problems)} calls had these levels"
+    print("RIGHT" if 2 * taken > len(problems) else few, flush=True)
 
 
 def step(arguments):
