@@ -19,8 +19,6 @@ pub const THINNESSES: usize = THIN.len() + 1;
 
 /// A factor moves by this part of the way to what a call took ...
 const STEP: f64 = 0.25;
-/// ... or by this part if the call before was on the same side of the factor ...
-const SURE_STEP: f64 = 0.5;
 /// ... of at most this distance, so that a single call that met a page fault or another program hardly counts.
 const REACH: f64 = 0.4;
 /// Where calls of a class go the other way, a factor is not measured any more. It drifts back to where it started by this part of
@@ -31,16 +29,15 @@ const MOST: f64 = 64.0;
 /// A call that took so many times what was expected may have met a slow tile unit.
 const SUSPICIOUS: f64 = 1.5;
 
-/// The bits of a factor, of what it starts with (`oz2run --calibrate`), and of what was seen last; 0 stands for what nothing is known of.
+/// The bits of a factor, and of what it starts with (`oz2run --calibrate`); 0 stands for what nothing is known of.
 struct Factor {
     now: AtomicU64,
     start: AtomicU64,
-    seen: AtomicU64,
 }
 
 impl Factor {
     const fn new() -> Self {
-        Self { now: AtomicU64::new(0), start: AtomicU64::new(0), seen: AtomicU64::new(0) }
+        Self { now: AtomicU64::new(0), start: AtomicU64::new(0) }
     }
 
     fn start(&self) -> f64 {
@@ -68,10 +65,7 @@ impl Factor {
     fn learn(&self, seen: f64) {
         let now = self.get();
         if seen.is_finite() && seen > 0.0 {
-            let before = self.seen.swap(seen.to_bits(), Ordering::Relaxed);
-            let same_side = before != 0 && (f64::from_bits(before) > now) == (seen > now);
-            let step = if same_side { SURE_STEP } else { STEP };
-            self.set(now * (1.0 + step * (seen / now - 1.0).clamp(-REACH, REACH)));
+            self.set(now * (1.0 + STEP * (seen / now - 1.0).clamp(-REACH, REACH)));
         }
     }
 
@@ -280,21 +274,6 @@ mod tests {
         ended.set(7 * rest);
         assert!(!ended.is_long_ago(8 * rest) && ended.is_long_ago(8 * rest + 1));
         assert!(!ended.is_long_ago(0), "another thread's time");
-    }
-
-    #[test]
-    fn calls_that_agree_count_for_more() {
-        let factor = Factor::new();
-        factor.learn(1.8);
-        assert!((factor.get() - 1.1).abs() < 1e-12);
-        factor.learn(1.8);
-        assert!((factor.get() - 1.32).abs() < 1e-12);
-        let alternating = Factor::new();
-        for _ in 0..20 {
-            alternating.learn(1.3);
-            alternating.learn(0.7);
-        }
-        assert!((alternating.get() - 1.0).abs() < 0.1);
     }
 
     #[test]
