@@ -65,7 +65,7 @@ impl Run<'_> {
         let (a, b) = (pieces.next(a_bytes), pieces.next(b_bytes));
         let mut written = empty(tasks.count * tiles)?;
         written.resize_with(tasks.count * tiles, || AtomicBool::new(false));
-        // What Strassen's form combines is read again at once.
+        // Strassen's form stores its operands from a scratch, past the caches always.
         let stream = cut.levels == 0 && a_bytes + b_bytes >= STREAMED;
         Ok(Room {
             cut,
