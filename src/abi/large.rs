@@ -16,19 +16,26 @@ use crate::observe::{counters, report, through};
 use crate::options::{self, EngineChoice, MinSize, Mode, Options};
 use crate::ozaki::moduli::MAX_MODULI;
 use crate::ozaki::strassen::Levels;
-use crate::route::{self, Machine, Reason, Route, Shape, calibration, cost, experience};
+use crate::route::experience::{self, Left};
+use crate::route::{self, Machine, Reason, Route, Shape, calibration, cost};
 
 /// Why a call was not emulated.
 pub(super) struct Declined {
     pub reason: Reason,
-    /// The seconds in which the time model expects the native BLAS to do it, if it learns from this call.
-    expected: Option<f64>,
+    /// What the time model expects of the native BLAS, if it learns from this call.
+    expected: Option<Expected>,
 }
 
 impl From<Reason> for Declined {
     fn from(reason: Reason) -> Self {
         Self { reason, expected: None }
     }
+}
+
+/// The seconds in which the native BLAS is expected to be done, with so many threads of its own.
+struct Expected {
+    seconds: f64,
+    threads: usize,
 }
 
 /// Emulates a call, or says why it was not, in which case C is untouched. Never panics. What is done must be brought to its end by
@@ -119,18 +126,20 @@ unsafe fn emulate_clean(
         }
         let of_data = matches!(reason, Reason::NonFinite | Reason::Range | Reason::NotProvable);
         let might_have = of_data || matches!(reason, Reason::NoGain | Reason::SlowUnit);
-        let expected =
-            (learns && might_have).then(|| cost::native_seconds(shape, threads, machine.native_rate));
+        let expected = (learns && might_have).then(|| {
+            let seconds = cost::native_seconds(shape, threads, machine.native_rate);
+            Expected { seconds, threads: if native.is_some() { threads } else { 1 } }
+        });
         return Err(Declined { reason, expected });
     }
 }
 
 /// Tells the time model what the native BLAS took for a call that might have been emulated.
 pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
-    if let Some(expected) = declined.expected {
+    if let Some(Expected { seconds, threads }) = declined.expected {
         fpenv::in_clean_environment(|| {
-            experience::ended();
-            experience::native(&shape(call), nanoseconds as f64 * 1e-9, expected);
+            experience::ended(threads > 1);
+            experience::native(&shape(call), nanoseconds as f64 * 1e-9, seconds);
         });
     }
 }
@@ -138,7 +147,7 @@ pub(super) fn learn_native(declined: &Declined, call: &Gemm, nanoseconds: u64) {
 /// Tells the time model what an emulation took.
 fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
     experience::accepted();
-    experience::ended();
+    experience::ended(false);
     // What took longer for the sake of its memory says nothing about the next call.
     if cost::learns(emulated.engine) && !emulated.report.fresh {
         let Emulated { engine, report, nanoseconds, .. } = emulated;
@@ -150,7 +159,12 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
             machine.tops,
         );
         let cold = if machine.rested { cost::cold_seconds(shape, *engine) } else { 0.0 };
-        if experience::emulated(shape, *engine, *nanoseconds as f64 * 1e-9, expected + cold) {
+        let (seconds, expected) = (*nanoseconds as f64 * 1e-9, expected + cold);
+        if machine.delay > 1.0 {
+            if seconds < cost::SPIN {
+                experience::delayed(seconds / (machine.learned.emulated[*engine] * expected));
+            }
+        } else if experience::emulated(shape, *engine, seconds, expected) {
             probe::doubt();
         }
     }
@@ -277,7 +291,7 @@ fn note_emulated(thread: &Thread, call: &Gemm, emulated: &Emulated, mode: Mode) 
     });
 }
 
-/// Work below which a look at the data would take too much of the time of the call itself.
+/// Work below which a look at the data, or a second thought, would take too much of the time of the call itself.
 const WORTH_A_LOOK: u64 = 512 * 512 * 512;
 
 /// The route of a call, with the machine as it was seen for it.
@@ -296,7 +310,9 @@ unsafe fn decide<'a>(
     if options.min_size == MinSize::Auto {
         machine.learned = experience::learned(shape);
         machine.tops = probe::last();
-        machine.rested = experience::rested();
+        let Left { rested, delay } = experience::left();
+        machine.rested = rested;
+        machine.delay = if threads > 1 { delay } else { 1.0 };
         machine.pause = experience::pause();
     }
     let mut route = route::decide(shape, &machine, options);
@@ -307,13 +323,19 @@ unsafe fn decide<'a>(
             machine.tops = probe::last();
             route = route::decide(shape, &machine, options);
         }
+        let is_lost = |route| matches!(route, Route::Native(Reason::NoGain | Reason::SlowUnit));
+        let may_gain = machine.pause.is_none() && call.multiplications() >= WORTH_A_LOOK;
         // Data that need few moduli may be worth it where ordinary ones are not.
-        let lost = matches!(route, Route::Native(Reason::NoGain | Reason::SlowUnit));
-        let may_be = lost && options.mode == Mode::Auto;
-        if may_be && machine.pause.is_none() && call.multiplications() >= WORTH_A_LOOK {
+        if may_gain && options.mode == Mode::Auto && is_lost(route) {
             // SAFETY: by the contract of this function.
             machine.moduli = machine.moduli.min(unsafe { peek::moduli(call, options.check) });
             route = route::decide(shape, &machine, options);
+        }
+        if may_gain && machine.delay > 1.0 && is_lost(route) {
+            let without = route::decide(shape, &Machine { delay: 1.0, ..machine }, options);
+            if matches!(without, Route::Emulate(_)) && !experience::has_patience() {
+                route = without;
+            }
         }
         if let Some(reason) = machine.pause
             && route == Route::Native(reason)

@@ -27,8 +27,11 @@ const USUAL_TOPS: f64 = 5.0;
 
 /// What an emulation on the CPU takes longer if the caches are cold: so much for each input, of the first so many. It is not shared
 /// by threads, as they share the memory (docs/measured/amx.md).
-const COLD_INPUT: f64 = 2.5e-9;
+const COLD_INPUT: f64 = 2.0e-9;
 const COLD_INPUTS: f64 = 1.5e6;
+
+/// Seconds for which threads of a native BLAS look for more work after a call: OpenBLAS for 2^28 cycles, without giving way.
+pub const SPIN: f64 = 0.1;
 
 /// The native rate that is guessed for this machine.
 pub fn native_rate() -> f64 {
@@ -236,6 +239,11 @@ pub fn cold_seconds(call: &Shape, engine: usize) -> f64 {
     if engine == engine::CUDA { 0.0 } else { COLD_INPUT * inputs.min(COLD_INPUTS) }
 }
 
+/// Seconds of an emulation by several threads that takes so many times as long while those of the native BLAS look for more work.
+pub fn delayed_seconds(seconds: f64, delay: f64) -> f64 {
+    seconds + (1.0 - 1.0 / delay) * (delay * seconds).min(SPIN)
+}
+
 /// What becomes of a call on an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Forecast {
@@ -268,11 +276,15 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
     let native = MARGIN * natively * native_seconds(call, machine.threads, machine.native_rate);
     let with = (moduli, expected_levels(call, engine, machine));
     let cold = if machine.rested { cold_seconds(call, engine) } else { 0.0 };
-    let emulated = |tops| emulating * (emulated_seconds(call, engine, with, machine.threads, tops) + cold);
+    let delay = if of_engine(engine).threaded { machine.delay } else { 1.0 };
+    let emulated = |tops| {
+        let seconds = emulating * (emulated_seconds(call, engine, with, machine.threads, tops) + cold);
+        delayed_seconds(seconds, delay)
+    };
     let seconds = emulated(machine.tops);
     if seconds < native {
         Forecast::Gain(seconds)
-    } else if emulated(None) < native {
+    } else if machine.tops.is_some_and(|tops| tops < probe::FAST) && emulated(None) < native {
         Forecast::GainIfFast
     } else {
         Forecast::Loss
@@ -393,6 +405,20 @@ mod tests {
         assert_eq!(cold_seconds(&shape(999, 999, 999), engine::CUDA), 0.0);
         let seconds = |n| cold_seconds(&shape(n, n, n), engine::AMX);
         assert!(seconds(100) < seconds(500) && seconds(5000) == seconds(9000));
+    }
+
+    #[test]
+    fn while_threads_of_the_native_blas_look_for_work_less_gains() {
+        let mut machine = machine(2, NATIVE_RATE_AVX512);
+        let call = shape(1536, 1536, 1536);
+        assert!(gains(call, EngineChoice::Amx, &machine));
+        machine.delay = 1.5;
+        assert!(!gains(call, EngineChoice::Amx, &machine));
+        assert!(gains(shape(8192, 8192, 8192), EngineChoice::Amx, &machine));
+        // No longer than they look.
+        assert_eq!([0.01, 2.0].map(|seconds| delayed_seconds(seconds, 1.0)), [0.01, 2.0]);
+        assert!((delayed_seconds(0.01, 1.5) - 0.015).abs() < 1e-12);
+        assert!((delayed_seconds(2.0, 1.5) - 2.0 - SPIN / 3.0).abs() < 1e-12);
     }
 
     /// A level pays where the products outweigh what is done for it; auto takes none before that was measured.

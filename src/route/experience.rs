@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::cost::SPIN;
 use super::{Learned, Reason, Shape};
 use crate::engine::NAMES;
 
@@ -38,6 +39,10 @@ struct Factor {
 impl Factor {
     const fn new() -> Self {
         Self { now: AtomicU64::new(0), start: AtomicU64::new(0) }
+    }
+
+    const fn starting_with(value: f64) -> Self {
+        Self { now: AtomicU64::new(0), start: AtomicU64::new(value.to_bits()) }
     }
 
     fn start(&self) -> f64 {
@@ -139,7 +144,7 @@ pub fn native(call: &Shape, seconds: f64, forecast: f64) {
 /// empty after 80.
 const REST: Duration = Duration::from_millis(30);
 
-/// When the last call ended.
+/// When the last call of a kind ended.
 struct Ended(AtomicU64);
 
 impl Ended {
@@ -152,27 +157,86 @@ impl Ended {
         self.0.store(now.max(1), Ordering::Relaxed);
     }
 
-    fn is_long_ago(&self, now: u64) -> bool {
+    fn is_past(&self, time: Duration, now: u64) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        last == 0 || now.saturating_sub(last) > REST.as_nanos() as u64
+        last == 0 || now.saturating_sub(last) > time.as_nanos() as u64
     }
 }
 
 static ENDED: Ended = Ended(AtomicU64::new(0));
 
-/// A call that is not small ended.
-pub fn ended() {
-    ENDED.set(Ended::now());
+/// How much longer an emulation by several threads takes while those of the native BLAS look for more work, each on a processor of
+/// its own: measured beside OpenBLAS (docs/measured/amx.md), and learned from the calls that meet it.
+static DELAY: Factor = Factor::starting_with(1.5);
+static NATIVE_ENDED: Ended = Ended(AtomicU64::new(0));
+
+/// So many calls in a row go to the native BLAS for the sake of the delay alone; then it is taken once, as the calls after it gain.
+/// Where they do not, since other calls wake the threads again, it costs less than two percent.
+const PATIENCE: u32 = 32;
+
+static WAITED: Waited = Waited(AtomicU32::new(0));
+
+/// The calls that went to the native BLAS for the sake of the delay alone.
+struct Waited(AtomicU32);
+
+impl Waited {
+    fn has_patience(&self) -> bool {
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| calls.checked_add(1));
+        self.0.load(Ordering::Relaxed) <= PATIENCE
+    }
+
+    /// The native BLAS has computed a call: if the delay was taken before, it was in vain.
+    fn native(&self) {
+        if self.0.load(Ordering::Relaxed) > PATIENCE {
+            self.over();
+        }
+    }
+
+    fn over(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
-/// Nothing of the last call is in the caches any more.
-pub fn rested() -> bool {
-    ENDED.is_long_ago(Ended::now())
+/// What the calls before have left.
+pub struct Left {
+    /// Nothing is in the caches any more.
+    pub rested: bool,
+    /// How many times as long an emulation by several threads takes now.
+    pub delay: f64,
+}
+
+pub fn left() -> Left {
+    let now = Ended::now();
+    let spins = !NATIVE_ENDED.is_past(Duration::from_secs_f64(SPIN), now);
+    if !spins {
+        WAITED.over();
+    }
+    Left { rested: ENDED.is_past(REST, now), delay: if spins { DELAY.get().max(1.0) } else { 1.0 } }
+}
+
+/// A call that is not small ended; true: computed by several threads of the native BLAS, which may look for more work now.
+pub fn ended(native_threads: bool) {
+    let now = Ended::now();
+    ENDED.set(now);
+    if native_threads {
+        NATIVE_ENDED.set(now);
+        WAITED.native();
+    }
+}
+
+/// A call took so many times what it would have without the delay.
+pub fn delayed(seen: f64) {
+    DELAY.learn(seen);
+}
+
+/// A call gains but for the delay. True if it shall go to the native BLAS therefore.
+pub fn has_patience() -> bool {
+    WAITED.has_patience()
 }
 
 /// After so many calls in a row that had been read in vain, as their data could not be emulated, some are not tried: first one,
 /// and twice as many after each further one, up to 2^MOST_DOUBLINGS.
-const PATIENCE: u32 = 3;
+const MOST_IN_VAIN: u32 = 3;
 const MOST_DOUBLINGS: u32 = 6;
 
 /// What is known of the calls whose data could not be emulated.
@@ -195,7 +259,7 @@ impl Refusals {
         self.reason.store(reason as u32, Ordering::Relaxed);
         let before = self.in_a_row.load(Ordering::Relaxed);
         self.in_a_row.store(before.saturating_add(1), Ordering::Relaxed);
-        if let Some(doublings) = (before + 1).checked_sub(PATIENCE) {
+        if let Some(doublings) = (before + 1).checked_sub(MOST_IN_VAIN) {
             self.rest.store(1 << doublings.min(MOST_DOUBLINGS), Ordering::Relaxed);
         }
     }
@@ -268,12 +332,41 @@ mod tests {
     fn a_rest_begins_a_while_after_the_last_call() {
         let ended = Ended(AtomicU64::new(0));
         let rest = REST.as_nanos() as u64;
-        assert!(ended.is_long_ago(5), "no call yet");
+        let is_long_ago = |now| ended.is_past(REST, now);
+        assert!(is_long_ago(5), "no call yet");
         ended.set(0);
-        assert!(!ended.is_long_ago(rest) && ended.is_long_ago(rest + 2));
+        assert!(!is_long_ago(rest) && is_long_ago(rest + 2));
         ended.set(7 * rest);
-        assert!(!ended.is_long_ago(8 * rest) && ended.is_long_ago(8 * rest + 1));
-        assert!(!ended.is_long_ago(0), "another thread's time");
+        assert!(!is_long_ago(8 * rest) && is_long_ago(8 * rest + 1));
+        assert!(!is_long_ago(0), "another thread's time");
+    }
+
+    #[test]
+    fn the_delay_is_taken_when_many_calls_have_waited_and_not_again_in_vain() {
+        let waited = Waited(AtomicU32::new(0));
+        let row = || (0..1000).take_while(|_| waited.has_patience()).count();
+        assert_eq!(row(), 32);
+        assert_eq!(row(), 0, "it goes on while only emulations follow");
+        waited.native();
+        assert_eq!(row(), 32);
+        waited.over();
+        assert!((0..10).all(|_| waited.has_patience()));
+        waited.native();
+        assert_eq!(
+            (0..1000).take_while(|_| waited.has_patience()).count(),
+            22,
+            "those that wait are native themselves"
+        );
+    }
+
+    #[test]
+    fn a_delay_starts_with_what_was_measured_and_is_learned() {
+        let delay = Factor::starting_with(1.5);
+        assert_eq!(delay.get(), 1.5);
+        for _ in 0..30 {
+            delay.learn(1.1);
+        }
+        assert!((delay.get() - 1.1).abs() < 0.01);
     }
 
     #[test]

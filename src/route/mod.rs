@@ -140,6 +140,8 @@ pub struct Machine<'a> {
     pub tops: Option<f64>,
     /// There was no call for a while: nothing is in the caches.
     pub rested: bool,
+    /// How many times as long an emulation by several threads takes, as those of the native BLAS look for more work.
+    pub delay: f64,
     /// Levels of Strassen's form that the user wants.
     pub strassen: Option<usize>,
     /// The last calls were read in vain for this Reason, so that this one is not to be tried.
@@ -149,10 +151,18 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// A machine of which nothing was learned yet.
     pub fn new(engines: &'a [usize], threads: usize) -> Self {
-        let native_rate = cost::native_rate();
-        let (learned, moduli) = (Learned::default(), cost::TYPICAL_MODULI);
-        let (rested, pause) = (false, None);
-        Self { engines, threads, native_rate, learned, moduli, tops: None, rested, strassen: None, pause }
+        Self {
+            engines,
+            threads,
+            native_rate: cost::native_rate(),
+            learned: Learned::default(),
+            moduli: cost::TYPICAL_MODULI,
+            tops: None,
+            rested: false,
+            delay: 1.0,
+            strassen: None,
+            pause: None,
+        }
     }
 }
 
