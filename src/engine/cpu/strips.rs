@@ -15,11 +15,15 @@ use crate::route::Reason;
 /// read again for each part of it.
 const STRIP: usize = 8;
 
-/// A part of the inner dimension.
+/// A part of the inner dimension, and what of the rows comes after it.
 #[derive(Clone, Copy)]
 struct Inner {
     from: usize,
     count: usize,
+    /// Where the next part of a line is, or that of the same lines for the next columns.
+    next: usize,
+    /// The turn (number, of so many) in which its share comes to the cache.
+    turn: (usize, usize),
 }
 
 impl Products<'_> {
@@ -70,9 +74,11 @@ impl Products<'_> {
                 for strip in parts(tasks.rectangle(task), (down * PANEL, across * PANEL)) {
                     let columns = || parts(strip, (strip.rows, PANEL)).zip((0..).step_by(down));
                     for from in (0..a.length).step_by(depth) {
-                        let part = Inner { from, count: depth.min(a.length - from) };
-                        for (column, at) in columns() {
+                        let next = if from + depth < a.length { from + depth } else { 0 };
+                        for (number, (column, at)) in columns().enumerate() {
                             let Some((p, count)) = span(column) else { continue };
+                            let turn = (number, strip.columns.div_ceil(PANEL));
+                            let part = Inner { from, count: depth.min(a.length - from), next, turn };
                             let sums = &mut sums[at..][..count];
                             // SAFETY: the panels are packed.
                             unsafe { self.multiply_part((a, p), (b, column.j / PANEL), part, sums) };
@@ -99,7 +105,7 @@ impl Products<'_> {
         &self,
         (a, p): (Packed, usize),
         (b, q): (Packed, usize),
-        Inner { from, count }: Inner,
+        Inner { from, count, next, turn }: Inner,
         sums: &mut [Tile],
     ) {
         let kernels = self.run.kernels;
@@ -110,8 +116,22 @@ impl Products<'_> {
         let (rows, columns) = (at(Side::Rows, a, p, from), at(Side::Columns, b, q, from));
         // Mostly the same part of the next columns comes next.
         let lines = (b.panel / b.length * count / CACHE_LINE).div_ceil(sums.len() * count / DEPTH);
-        let next = Stream { at: at(Side::Columns, b, q + 1, from), lines };
-        let product = Product { rows, columns, panel: a.panel, length: a.length, count, add: from > 0, next };
+        let next_columns = Stream { at: at(Side::Columns, b, q + 1, from), lines };
+        // Only where the rows are more than one part do they not stay in the cache.
+        let steps = count / DEPTH;
+        let share =
+            if count < a.length { (a.panel / a.length * count / CACHE_LINE).div_ceil(turn.1) } else { 0 };
+        let next_rows = at(Side::Rows, a, p, next).wrapping_add(turn.0 * share * CACHE_LINE);
+        let product = Product {
+            next: next_columns,
+            next_rows: Stream { at: next_rows, lines: share.div_ceil(steps) },
+            rows,
+            columns,
+            panel: a.panel,
+            length: a.length,
+            count,
+            add: from > 0,
+        };
         // SAFETY: by the contract of this function.
         unsafe { (kernels.product)(&product, sums) };
     }

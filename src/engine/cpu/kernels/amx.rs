@@ -181,6 +181,7 @@ unsafe fn product(product: &Product, sums: &mut [Tile]) {
     unsafe {
         configure();
         for (of, sums) in product.tiles(sums) {
+            let mut next_rows = of.next_rows;
             if of.add {
                 load_sums(sums.0.as_ptr());
             } else {
@@ -189,6 +190,7 @@ unsafe fn product(product: &Product, sums: &mut [Tile]) {
             for step in 0..of.count / DEPTH {
                 multiply(of.rows.add(step * CHUNK_BYTES), of.columns.add(step * CHUNK_BYTES));
                 next.step();
+                next_rows.step();
             }
             store_sums(sums.0.as_mut_ptr());
         }

@@ -143,6 +143,10 @@ pub struct Stream {
     pub lines: usize,
 }
 
+impl Stream {
+    pub const NONE: Self = Self { at: std::ptr::null(), lines: 0 };
+}
+
 /// The sums of tiles below each other over a part of the inner dimension.
 #[derive(Clone, Copy)]
 pub struct Product {
@@ -156,20 +160,27 @@ pub struct Product {
     pub count: usize,
     /// Add to the sums that are there.
     pub add: bool,
+    /// What comes next, over all tiles.
     pub next: Stream,
+    /// What comes next in the first panel of rows, over its tile; in the others at the same place.
+    pub next_rows: Stream,
 }
 
 impl Product {
     /// One tile over whole lines, and nothing is known of what comes next.
     pub fn whole(rows: *const u8, columns: *const u8, length: usize) -> Self {
-        let next = Stream { at: std::ptr::null(), lines: 0 };
-        Self { rows, columns, panel: 0, length, count: length, add: false, next }
+        let (next, next_rows) = (Stream::NONE, Stream::NONE);
+        Self { rows, columns, panel: 0, length, count: length, add: false, next, next_rows }
     }
 
     /// The product of each tile by itself.
     pub fn tiles<'a>(&self, sums: &'a mut [Tile]) -> impl Iterator<Item = (Self, &'a mut Tile)> + use<'a> {
         let first = *self;
-        let of = move |p| Self { rows: first.rows.wrapping_add(p * first.panel), ..first };
+        let of = move |p| {
+            let moved = |at: *const u8| at.wrapping_add(p * first.panel);
+            let next_rows = Stream { at: moved(first.next_rows.at), ..first.next_rows };
+            Self { rows: moved(first.rows), next_rows, ..first }
+        };
         sums.iter_mut().enumerate().map(move |(p, sums)| (of(p), sums))
     }
 }
