@@ -14,6 +14,7 @@ builtin DGEMM and oz2blas with its default settings take turns in one process. W
   --seconds S      time for each case (default 9; quick 1.5). A case gets 3 rounds at least
   --rounds N       the most rounds for each case (default 15; quick 5)
   --emulate        emulate calls of every size (OZ2_MIN_SIZE=0), not only those that the time model takes
+  --over-mkl       oz2blas passes calls on to MKL, not to OpenBLAS
   --engine NAME    this engine only (OZ2_ENGINE), such as portable
   --no-lu          leave the LU factorisation out
   --no-gemm        leave the DGEMM out
@@ -35,6 +36,7 @@ pub struct Args {
     pub seconds: f64,
     pub rounds: usize,
     pub emulate: bool,
+    pub over_mkl: bool,
     pub engine: Option<String>,
     pub lu: bool,
     pub gemm: bool,
@@ -67,6 +69,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Args, Stop> {
         seconds: 0.0,
         rounds: 0,
         emulate: false,
+        over_mkl: false,
         engine: None,
         lu: true,
         gemm: true,
@@ -90,6 +93,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Args, Stop> {
             "--quick" => args.quick = true,
             "--long" => args.long = true,
             "--emulate" => args.emulate = true,
+            "--over-mkl" => args.over_mkl = true,
             "--no-lu" => args.lu = false,
             "--no-gemm" => args.gemm = false,
             "--threads" => {
@@ -118,6 +122,9 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Args, Stop> {
     }
     if args.threads.contains(&0) || args.threads.is_empty() {
         return Err(Stop::Wrong("--threads takes numbers from 1 on".to_owned()));
+    }
+    if args.over_mkl && args.mkl.is_none() {
+        return Err(Stop::Wrong("--over-mkl needs MKL".to_owned()));
     }
     if args.seconds == 0.0 {
         args.seconds = if args.quick { 1.5 } else { 9.0 };
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn wrong_words_are_named() {
-        for text in ["--fast", "--rounds", "--rounds x", "--threads 1,0"] {
+        for text in ["--fast", "--over-mkl", "--rounds", "--rounds x", "--threads 1,0"] {
             assert!(matches!(of(text), Err(Stop::Wrong(_))), "{text}");
         }
         assert_eq!(of("--quick --help"), Err(Stop::Help));

@@ -158,13 +158,13 @@ pub struct Oz2 {
 }
 
 impl Oz2 {
-    pub fn open(path: &Path, options: &[(&str, &str)]) -> Outcome<Self> {
+    /// `gemm` is the spelling by which it is called, because our library then finds the function of the BLAS underneath by the same.
+    pub fn open(path: &Path, gemm: &str, options: &[(&str, &str)]) -> Outcome<Self> {
         let library = open(path)?;
         // SAFETY: the functions of include/oz2blas.h and a DGEMM with 32-bit integers.
         let copy = unsafe {
             Self {
-                // Looked up by this spelling, because our library then finds the function of the wheel by the same.
-                gemm: function(library, "scipy_dgemm_")?,
+                gemm: function(library, gemm)?,
                 set: function(library, "oz2_set_option")?,
                 get: function(library, "oz2_get_option")?,
                 last: function(library, "oz2_last_call")?,

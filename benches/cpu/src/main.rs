@@ -65,6 +65,7 @@ fn parent(args: &Args) -> Result<(), String> {
         machine: facts::machine(amx::Probe::new(1).tops().is_some()),
         date: facts::date(),
         command: args.command.clone(),
+        native: if args.over_mkl { record::MKL } else { record::OPENBLAS },
         minutes: 0.0,
         environment: environment(),
         versions: BTreeMap::new(),

@@ -68,16 +68,17 @@ fn how_to_read(report: &Report) -> String {
     } else {
         String::new()
     };
+    let native = report.native;
     let squares = report.cases.iter().any(|case| case.task.square().is_some());
     let picture = if squares { "![GFLOP/s of square products](cpu.svg)\n\n" } else { "" };
     format!(
         "C = A B in double precision, column-major, data uniform in [-0.5, 0.5). The contenders take turns in one process:\n\
-         OpenBLAS and MKL as their wheels come; *builtin*, our DGEMM without emulation; *oz2*, our library over that OpenBLAS with\n\
+         OpenBLAS and MKL as their wheels come; *builtin*, our DGEMM without emulation; *oz2*, our library over that {native} with\n\
          the settings of the command: it emulates a call or passes it on, as the column *route* says.\n\n\
          Speeds are 2 m n k by the time, in GFLOP/s: the median, and in parentheses the fast quintile (a fifth of the turns were\n\
          faster). *ratio* is the speed of oz2 by that of the better peer, the one with the smaller median: the median over the\n\
          rounds in which both were in the state; their number follows. *best* sets our best turn against the best of both peers.\n\
-         *to OpenBLAS* is the median ratio to OpenBLAS alone, which gets the calls that are passed on. *builtin, ratio* is that of\n\
+         *to OpenBLAS* is the median ratio to OpenBLAS alone; {native} gets the calls that are passed on. *builtin, ratio* is that of\n\
          the builtin to the better peer. With one thread times are CPU times of the thread, and *wall* is the ratio by the clock\n\
          on the wall; with more threads all is by that clock, and everybody rests 0.3 s before a turn.\n{states}\n{picture}"
     )

@@ -12,6 +12,8 @@ pub struct Report {
     pub machine: Machine,
     pub date: String,
     pub command: String,
+    /// The BLAS underneath our library.
+    pub native: &'static str,
     pub minutes: f64,
     /// Variables that change what the libraries do.
     pub environment: BTreeMap<String, String>,

@@ -31,6 +31,7 @@ pub fn report(cases: Vec<Case>) -> Report {
         machine: machine(true),
         date: "2030-01-01".to_owned(),
         command: "scripts/bench cpu".to_owned(),
+        native: crate::record::OPENBLAS,
         minutes: 1.0,
         environment: Default::default(),
         versions: Default::default(),

@@ -71,28 +71,30 @@ impl Field {
     }
 }
 
-/// Our library twice, since the BLAS underneath is chosen once: over its builtin, and over OpenBLAS.
+/// Our library twice, since the BLAS underneath is chosen once: over its builtin, and over OpenBLAS or MKL.
 fn our_copies(args: &Args) -> Outcome<[Oz2; 2]> {
-    let [library, openblas] = [&args.library, &args.openblas].map(|path| path.canonicalize());
+    let mkl = args.mkl.as_ref().filter(|_| args.over_mkl);
+    let gemm = if mkl.is_some() { "dgemm_" } else { "scipy_dgemm_" };
+    let [library, native] = [&args.library, mkl.unwrap_or(&args.openblas)].map(|path| path.canonicalize());
     let library = library.map_err(|error| format!("{}: {error}", args.library.display()))?;
-    let openblas = openblas.map_err(|error| error.to_string())?;
-    let openblas = openblas.to_str().ok_or("the path of OpenBLAS is not UTF-8")?;
+    let native = native.map_err(|error| error.to_string())?;
+    let native = native.to_str().ok_or("the path of the BLAS underneath is not UTF-8")?;
     // GPUs are another bench's business, unless one is asked for.
     let engine = args.engine.as_deref().unwrap_or("auto");
     let devices = if engine == "cuda" { "auto" } else { "none" };
     let copy = copy_of(&library).map_err(|error| format!("copy of {}: {error}", library.display()))?;
-    let builtin = Oz2::open(&copy, &[("NATIVE", "builtin"), ("MODE", "native"), ("DEVICES", devices)])?;
+    let builtin = Oz2::open(&copy, gemm, &[("NATIVE", "builtin"), ("MODE", "native"), ("DEVICES", devices)])?;
     let smallest = if args.emulate { "0" } else { "auto" };
     let options = [
-        ("NATIVE", openblas),
+        ("NATIVE", native),
         ("MODE", "auto"),
         ("MIN_SIZE", smallest),
         ("ENGINE", engine),
         ("DEVICES", devices),
     ];
-    let ours = Oz2::open(&library, &options)?;
+    let ours = Oz2::open(&library, gemm, &options)?;
     // The loader gives the same library twice if it takes the files for one.
-    if builtin.option("NATIVE")? != "builtin" || ours.option("NATIVE")? != openblas {
+    if builtin.option("NATIVE")? != "builtin" || ours.option("NATIVE")? != native {
         return Err("the two copies of our library share their options".to_owned());
     }
     Ok([builtin, ours])
