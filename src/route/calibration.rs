@@ -158,7 +158,7 @@ mod tests {
             "2 amx 3 1 1.5 6",
             "0 amx 3 1 1.5",
             "2 amx 7 1 1.5",
-            "2 amx 3 3 1.5",
+            "2 amx 3 4 1.5",
             "2 amx 3 1 nan",
             "2 amx 3 1 inf",
             "2 amx 3 1 0",
@@ -190,7 +190,7 @@ mod tests {
         // The largest class: no other test of this process learns of it.
         let size = experience::SIZES - 1;
         let call = Shape { m: 1 << 20, n: 1 << 20, k: 1 << 20, alpha: 1.0, beta: 0.0 };
-        let with = |way, factor| Measured { thinness: 2, ..line(2, way, size, factor) };
+        let with = |way, factor| Measured { thinness: 3, ..line(2, way, size, factor) };
         let text =
             merged("", &[with("avx2", 3.0), with("native:lib/a.so", 0.5), with("native:lib/b.so", 0.25)]);
         start(&text, 2, &way_of_native("/nowhere/lib/c.so"));

@@ -15,7 +15,7 @@ use crate::engine::NAMES;
 /// Calls are alike that have about the same m n k (a factor of 8, or 2 in the edge, apart) and are about as thin: what the model
 /// does not know of a machine differs between such classes.
 pub const SIZES: usize = 7;
-const THIN: [usize; 2] = [96, 384];
+const THIN: [usize; 3] = [96, 192, 384];
 pub const THINNESSES: usize = THIN.len() + 1;
 
 /// A factor moves by this part of the way to what a call took ...
@@ -391,6 +391,8 @@ mod tests {
         assert_eq!(class(128, 128, 128), class(150, 130, 140));
         assert_ne!(class(128, 128, 128), class(256, 256, 256));
         assert_ne!(class(512, 512, 512), class(2048, 64, 1024));
+        // A native BLAS is far slower for k = 128 than for 256.
+        assert_ne!(class(4096, 4096, 128), class(4096, 4096, 256));
         assert_eq!(class(1 << 40, 1 << 40, 1 << 40), class(1 << 20, 1 << 20, 1 << 20));
         class(1, 1, 1);
         class(0, 0, 0);

@@ -19,7 +19,7 @@ oz2.oz2_last_call(text, len(text))
 print(text.value.decode())
 """
 # Its class.
-SIZE, THINNESS = 2, 2
+SIZE, THINNESS = 2, 3
 
 
 def files(folder):
