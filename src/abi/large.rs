@@ -160,7 +160,7 @@ fn learn_emulated(shape: &Shape, emulated: &Emulated, machine: &Machine) {
         );
         let cold = if machine.rested { cost::cold_seconds(shape, *engine) } else { 0.0 };
         let (seconds, expected) = (*nanoseconds as f64 * 1e-9, expected + cold);
-        if machine.delay > 1.0 {
+        if cost::delay_of(*engine, machine) > 1.0 {
             if seconds < cost::SPIN {
                 experience::delayed(seconds / (machine.learned.emulated[*engine] * expected));
             }

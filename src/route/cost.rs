@@ -239,6 +239,11 @@ pub fn cold_seconds(call: &Shape, engine: usize) -> f64 {
     if engine == engine::CUDA { 0.0 } else { COLD_INPUT * inputs.min(COLD_INPUTS) }
 }
 
+/// How many times as long an engine takes now: one that has no threads here is not in the way of others.
+pub fn delay_of(engine: usize, machine: &Machine) -> f64 {
+    if of_engine(engine).threaded { machine.delay } else { 1.0 }
+}
+
 /// Seconds of an emulation by several threads that takes so many times as long while those of the native BLAS look for more work.
 pub fn delayed_seconds(seconds: f64, delay: f64) -> f64 {
     seconds + (1.0 - 1.0 / delay) * (delay * seconds).min(SPIN)
@@ -276,7 +281,7 @@ pub fn forecast(call: &Shape, engine: usize, moduli: usize, machine: &Machine) -
     let native = MARGIN * natively * native_seconds(call, machine.threads, machine.native_rate);
     let with = (moduli, expected_levels(call, engine, machine));
     let cold = if machine.rested { cold_seconds(call, engine) } else { 0.0 };
-    let delay = if of_engine(engine).threaded { machine.delay } else { 1.0 };
+    let delay = delay_of(engine, machine);
     let emulated = |tops| {
         let seconds = emulating * (emulated_seconds(call, engine, with, machine.threads, tops) + cold);
         delayed_seconds(seconds, delay)
@@ -415,6 +420,7 @@ mod tests {
         machine.delay = 1.5;
         assert!(!gains(call, EngineChoice::Amx, &machine));
         assert!(gains(shape(8192, 8192, 8192), EngineChoice::Amx, &machine));
+        assert_eq!([engine::AMX, engine::CUDA].map(|engine| delay_of(engine, &machine)), [1.5, 1.0]);
         // No longer than they look.
         assert_eq!([0.01, 2.0].map(|seconds| delayed_seconds(seconds, 1.0)), [0.01, 2.0]);
         assert!((delayed_seconds(0.01, 1.5) - 0.015).abs() < 1e-12);
