@@ -239,7 +239,8 @@ pub fn cold_seconds(call: &Shape, engine: usize) -> f64 {
     if engine == engine::CUDA { 0.0 } else { COLD_INPUT * inputs.min(COLD_INPUTS) }
 }
 
-/// How many times as long an engine takes now: one that has no threads here is not in the way of others.
+/// How many times as long an engine takes while threads of the native BLAS look for more work. One that has no threads of its own
+/// (CUDA) is not slowed by them.
 pub fn delay_of(engine: usize, machine: &Machine) -> f64 {
     if of_engine(engine).threaded { machine.delay } else { 1.0 }
 }

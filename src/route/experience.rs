@@ -1,4 +1,5 @@
-//! What calls took on this machine, as factors for the time model, and how often they were tried in vain.
+//! What calls took on this machine, as factors for the time model, what the last ones left behind (warm caches, threads of the native
+//! BLAS that look for more work), and how often calls were tried in vain.
 //!
 //! Everything is in a few atomics that are read and written without order: a lost update does no harm, nothing can be found
 //! locked in the child of a fork, and the child goes on with what its parent knew. Computes with doubles, so it runs in the clean
@@ -165,8 +166,8 @@ impl Ended {
 
 static ENDED: Ended = Ended(AtomicU64::new(0));
 
-/// How much longer an emulation by several threads takes while those of the native BLAS look for more work, each on a processor of
-/// its own: measured beside OpenBLAS (docs/measured/amx.md), and learned from the calls that meet it.
+/// How many times as long an emulation by several threads takes while those of the native BLAS look for more work, each on a
+/// processor of its own: measured beside OpenBLAS (docs/measured/amx.md), and learned from the calls that meet it.
 static DELAY: Factor = Factor::starting_with(1.5);
 static NATIVE_ENDED: Ended = Ended(AtomicU64::new(0));
 
@@ -229,7 +230,7 @@ pub fn delayed(seen: f64) {
     DELAY.learn(seen);
 }
 
-/// A call gains but for the delay. True if it shall go to the native BLAS therefore.
+/// Counts a call that gains but for the delay. True if it shall go to the native BLAS therefore.
 pub fn has_patience() -> bool {
     WAITED.has_patience()
 }
