@@ -110,3 +110,42 @@ def test_a_broken_file_does_nothing(tmp_path, head_and_name, text):
     env = environment(preload=[helpers.LIB], OZ2_MIN_SIZE=None, OZ2_NUM_THREADS=1, XDG_CONFIG_HOME=tmp_path)
     result = run([helpers.PYTHON, "-c", CALL], env)
     assert '"route":' in result.out and result.err == "", str(result)
+
+
+# A call, perhaps one of 300 x 300 x 300 before it, and what became of the last.
+AFTER = """
+import ctypes, sys
+import numpy as np
+a, small = np.random.default_rng(1).random((700, 700)), np.random.default_rng(2).random((300, 300))
+oz2 = ctypes.CDLL(None)
+small @ small if sys.argv[1] == "after" else None
+a @ a
+text = ctypes.create_string_buffer(1000)
+oz2.oz2_last_call(text, len(text))
+print(text.value.decode())
+"""
+
+
+def test_threads_of_the_native_blas_are_waited_for(tmp_path, engine, head_and_name):
+    """A call that hardly gains goes native while the threads of the BLAS may still look for work after a call before it."""
+    head, name = head_and_name
+    # The tile unit is not always equally fast.
+    engine = "avx512" if engine == "amx" else engine
+    (tmp_path / "oz2blas").mkdir()
+    env = environment(preload=[helpers.LIB], OZ2_MIN_SIZE=None, OZ2_NUM_THREADS=2, OZ2_ENGINE=engine, XDG_CONFIG_HOME=tmp_path)
+    blas = provider(env)
+
+    def is_emulated(native, when):
+        lines = [head, "2 native:%s %d 3 %g" % (blas, SIZE, native), "2 native:%s 1 3 0.02" % blas]
+        (tmp_path / "oz2blas" / name).write_text("\n".join(lines) + "\n")
+        result = run([helpers.PYTHON, "-c", AFTER, when], env)
+        return '"route":"emulated"' in result.out
+
+    # How slow the native BLAS must be for the call to gain.
+    low, high = 0.02, 50.0
+    assert is_emulated(high, "alone") and not is_emulated(low, "alone")
+    while high > 1.03 * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if is_emulated(middle, "alone") else (middle, high)
+    assert is_emulated(1.05 * high, "alone") and not is_emulated(1.05 * high, "after")
+    assert is_emulated(2 * high, "after")
